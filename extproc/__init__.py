@@ -1,0 +1,1 @@
+"""The request path: Envoy's external-processing protocol, answered with a decision."""

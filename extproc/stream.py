@@ -1,0 +1,1 @@
+"""The stream of one request: placeholder until the table lands."""

@@ -1,0 +1,1 @@
+"""An Envoy control plane for LLM inference fleets."""

@@ -1,0 +1,20 @@
+"""``tidegate check``: say what is wrong with a configuration, and start nothing."""
+
+from pathlib import Path
+
+import click
+
+from tidegate.config import ConfigError, load
+
+
+@click.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+def command(file: Path) -> None:
+    """Check FILE; exit with status 2 and a line for each fault when it cannot be used."""
+    try:
+        config = load(file)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(2) from None
+    endpoints = sum(len(pool.endpoints) for pool in config.pools)
+    click.echo(f"{file}: {len(config.pools)} pools, {endpoints} endpoints")

@@ -1,0 +1,1 @@
+"""Who exists: one file per source."""

@@ -1,0 +1,1 @@
+"""How busy: the exposition parser, the dialects of the engines, and the scraper."""

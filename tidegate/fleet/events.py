@@ -1,0 +1,110 @@
+"""Everything that changes what we know of the fleet, and what follows from it.
+
+Events are applied by one writer, in the order of their arrival (``state.Fleet.apply``). Times are seconds on the
+caller's monotonic clock.
+"""
+
+from dataclasses import dataclass
+
+from tidegate.fleet.endpoint import PoolSpec
+from tidegate.fleet.health import Reachability
+from tidegate.fleet.ledger import Reservation
+from tidegate.fleet.load import EngineReport
+
+
+@dataclass(frozen=True, slots=True)
+class PoolsDeclared:
+    """The complete set of pools: what is not in it is gone."""
+
+    pools: tuple[PoolSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeStarted:
+    """A scrape of ``address`` begins: what is in flight there now is what its report will count."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReported:
+    """The engine at ``address`` answered a scrape. An empty report says only that it is there."""
+
+    address: str
+    report: EngineReport
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeFailed:
+    """A scrape of ``address`` brought no report.
+
+    Attributes:
+        address: the endpoint.
+        unreachable: no connection came about. Anything less (a timeout while reading, an odd answer) leaves the
+            endpoint's load unknown and says nothing against its life.
+        reason: for logs; one line.
+    """
+
+    address: str
+    unreachable: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReserved:
+    """A decision sent a request to an endpoint."""
+
+    reservation: Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class RequestProgressed:
+    """The request is known to be still running."""
+
+    reservation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestEnded:
+    """The request is over, whatever the outcome.
+
+    Attributes:
+        reservation_id: its reservation.
+        output_tokens: tokens it generated, where the engine said so.
+    """
+
+    reservation_id: str
+    output_tokens: int | None = None
+
+
+FleetEvent = (
+    PoolsDeclared | ScrapeStarted | LoadReported | ScrapeFailed | RequestReserved | RequestProgressed | RequestEnded
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipChanged:
+    """Endpoints or pools were added, changed or removed."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReachabilityChanged:
+    """An endpoint's reachability is another than before."""
+
+    address: str
+    reachability: Reachability
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationReleased:
+    """A reservation was released: by its request's end, or ``expired`` because no end was ever reported."""
+
+    reservation: Reservation
+    expired: bool = False
+
+
+FleetChange = MembershipChanged | ReachabilityChanged | ReservationReleased

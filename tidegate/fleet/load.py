@@ -1,0 +1,57 @@
+"""How busy an endpoint is: what its engine reported, plus what we sent there since.
+
+An engine's gauges are late: they describe its last step before the scrape. A picker that trusts them alone sends a
+burst to whoever looked idle a second ago. So our own reservations count at once, and the report only adds the load that
+others have put there.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """What an engine said of itself in one scrape; ``None`` means that it did not say.
+
+    Attributes:
+        running: requests in its batch.
+        waiting: requests accepted and not yet in the batch.
+        kv_usage: share of the KV cache in use, 0 to 1.
+        kv_capacity_tokens: size of the KV cache in tokens.
+        prompt_tokens_total: prompt tokens processed since its start.
+        generation_tokens_total: tokens generated since its start.
+    """
+
+    running: float | None = None
+    waiting: float | None = None
+    kv_usage: float | None = None
+    kv_capacity_tokens: float | None = None
+    prompt_tokens_total: float | None = None
+    generation_tokens_total: float | None = None
+
+
+def foreign_requests(report: EngineReport, own_at_report: int) -> float:
+    """Return how many requests of others the engine was holding, as far as it says; 0 when it does not say.
+
+    ``own_at_report`` is how many requests of ours were in flight there when the report was taken: that many of the
+    reported ones are counted by the ledger already.
+    """
+    reported = [value for value in (report.running, report.waiting) if value is not None]
+    return max(0.0, sum(reported) - own_at_report)
+
+
+class MeanTokens:
+    """An exponentially weighted mean of tokens per request, seeded with a prior.
+
+    The prior is one observation of weight: the first real ones move it at once, and no pool starts at zero.
+    """
+
+    __slots__ = ("_weight", "value")
+
+    def __init__(self, prior: float, weight: float = 0.05) -> None:
+        """Start at ``prior`` tokens; each observation takes a share of ``weight``, 0 to 1."""
+        self.value = prior
+        self._weight = weight
+
+    def observe(self, tokens: float) -> None:
+        """Move the mean towards ``tokens``."""
+        self.value += self._weight * (tokens - self.value)

@@ -1,0 +1,46 @@
+"""What readers see of the fleet: immutable values."""
+
+from typing import NamedTuple
+
+from tidegate.fleet.health import Reachability
+
+
+class EndpointView(NamedTuple):
+    """One endpoint at one moment.
+
+    Attributes:
+        address: ``ip:port``.
+        weight: relative capacity, 1 or more.
+        reachability: whether it can be reached.
+        ejected: Envoy no longer knows it.
+        inflight_requests: requests of ours there.
+        inflight_tokens: tokens that those may come to hold.
+        requests: requests there, ours and those of others that the engine reported.
+        tokens: tokens there, likewise.
+        running: requests in the engine's batch, as it last said; ``None`` is unknown.
+        waiting: requests waiting in the engine, likewise.
+        kv_usage: share of the KV cache in use, 0 to 1, likewise.
+        report_age: seconds since the last report; ``None`` when there never was one.
+    """
+
+    address: str
+    weight: int
+    reachability: Reachability
+    ejected: bool
+    inflight_requests: int
+    inflight_tokens: int
+    requests: float
+    tokens: float
+    running: float | None
+    waiting: float | None
+    kv_usage: float | None
+    report_age: float | None
+
+
+class PoolView(NamedTuple):
+    """One pool at one moment."""
+
+    name: str
+    engine: str
+    models: tuple[str, ...]
+    endpoints: tuple[EndpointView, ...]

@@ -1,0 +1,121 @@
+"""The decision on one request: which pool, which endpoints, reserved in the same breath.
+
+There is no ``await`` in here, so no two requests can meet in the middle of a decision, and a burst that arrives between
+two scrapes spreads: each decision sees the reservations of all before it.
+"""
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.fleet.events import PoolsDeclared, RequestReserved
+from tidegate.fleet.ledger import Reservation
+from tidegate.fleet.state import Fleet
+from tidegate.fleet.view import EndpointView
+from tidegate.scheduling.filters import reachable
+from tidegate.scheduling.pickers import PickerContract, make
+from tidegate.scheduling.request import InferenceRequest
+from tidegate.scheduling.rng import Rng
+from tidegate.scheduling.routing import ModelRoutes
+
+FILTERS = (reachable.keep,)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a pool's endpoints are chosen.
+
+    Attributes:
+        picker: a name from ``pickers.names()``.
+        destinations: how many endpoints are named in a decision, the fallbacks for Envoy's retries included; 1 or more.
+    """
+
+    picker: str
+    destinations: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where a request goes.
+
+    Attributes:
+        pool: the pool, which is also the Envoy cluster.
+        addresses: the endpoint picked, then its fallbacks in the order in which to try them.
+        reservation: what now counts as in flight; whoever holds it sees to its release.
+    """
+
+    pool: str
+    addresses: tuple[str, ...]
+    reservation: Reservation
+
+
+class RefusalReason(enum.Enum):
+    """Why a request goes nowhere."""
+
+    UNKNOWN_MODEL = "unknown_model"
+    NO_ENDPOINTS = "no_endpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request goes nowhere; ``pool`` is empty when no pool was found."""
+
+    reason: RefusalReason
+    pool: str = ""
+
+
+class Dispatcher:
+    """Decides on requests over one fleet."""
+
+    def __init__(self, fleet: Fleet, rng: Rng) -> None:
+        """Decide over ``fleet``; ``rng`` settles ties."""
+        self._fleet = fleet
+        self._rng = rng
+        self._routes = ModelRoutes(())
+        self._policies: dict[str, Policy] = {}
+        self._pickers: dict[str, PickerContract] = {}
+
+    def configure(self, declared: PoolsDeclared, policies: Mapping[str, Policy]) -> None:
+        """Take over the pools and their policies, by pool name; a picker whose policy stays keeps its state.
+
+        Raises:
+            KeyError: a pool without a policy, or a policy of an unknown picker.
+        """
+        pickers = {
+            pool.name: self._pickers[pool.name]
+            if self._policies.get(pool.name, policies[pool.name]).picker == policies[pool.name].picker
+            and pool.name in self._pickers
+            else make(policies[pool.name].picker)
+            for pool in declared.pools
+        }
+        self._routes = ModelRoutes(declared.pools)
+        self._policies = dict(policies)
+        self._pickers = pickers
+
+    def decide(self, request: InferenceRequest, now: float) -> Decision | Refusal:
+        """Choose endpoints for ``request`` at ``now`` (seconds) and reserve the first of them."""
+        name = self._routes.pool_of(request.model)
+        if name is None:
+            return Refusal(RefusalReason.UNKNOWN_MODEL)
+        candidates: Sequence[EndpointView] = self._fleet.view(name, now).endpoints
+        if not candidates:
+            return Refusal(RefusalReason.NO_ENDPOINTS, name)
+        ranked = self._pickers[name].rank(request, _filtered(request, candidates), self._rng)
+        addresses = tuple(endpoint.address for endpoint in ranked[: self._policies[name].destinations])
+        reservation = Reservation(
+            id=request.id,
+            pool=name,
+            address=addresses[0],
+            prompt_tokens=request.prompt.tokens,
+            output_tokens=self._fleet.expected_output(name, request.max_output_tokens),
+            reserved_at=now,
+        )
+        self._fleet.apply(RequestReserved(reservation), now)
+        return Decision(name, addresses, reservation)
+
+
+def _filtered(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:
+    """Apply the filters; one that would leave nobody is passed over: a doubtful endpoint beats a sure refusal."""
+    for keep in FILTERS:
+        candidates = keep(request, candidates) or candidates
+    return candidates

@@ -1,0 +1,1 @@
+"""Reasons to leave an endpoint out: one file each."""

@@ -1,0 +1,26 @@
+"""A request, as far as a decision needs to know it."""
+
+from dataclasses import dataclass
+
+from tidegate.tokens.count import TokenCount
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceRequest:
+    """One request to decide on.
+
+    Attributes:
+        id: unique for all time; becomes the id of its reservation.
+        api: the name of the API it came by, such as ``chat_completions``.
+        model: the model's name as the client wrote it.
+        prompt: tokens to prefill, as counted.
+        max_output_tokens: the most tokens the client will take; ``None`` when it set no limit.
+        stream: whether the answer is streamed.
+    """
+
+    id: str
+    api: str
+    model: str
+    prompt: TokenCount
+    max_output_tokens: int | None = None
+    stream: bool = False

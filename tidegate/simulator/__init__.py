@@ -1,0 +1,1 @@
+"""Simulated engines, and the same decisions under a virtual clock."""

@@ -1,0 +1,1 @@
+"""What we export: metric families, the access-log intake and the admin pages."""

@@ -1,0 +1,1 @@
+"""Envoy's configuration, served over the aggregated discovery service."""
