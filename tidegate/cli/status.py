@@ -61,7 +61,7 @@ def command(admin: str, as_json: bool) -> None:
 
 def _reason(error: Exception) -> str:
     """Say it as the operating system does, where it was the operating system: aiohttp would repeat the address."""
-    return os.strerror(error.errno) if isinstance(error, OSError) and (error.errno or 0) > 0 else str(error)
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno and error.errno > 0 else str(error)
 
 
 async def _fetch(url: str) -> bytes:

@@ -13,7 +13,7 @@ outcome                when
 ``upstream_error``     flag UF, UC, UR, UPE or LR: no connection, or the answer broke off (also after a 200)
 ``client_error``       flag DPE: the client broke the protocol
 ``unknown``            no status at all, and no flag that says why
-``undecided``          500 or more with no attempt upstream: Envoy got no decision from us, and failed closed
+``undecided``          500 or more with no attempt upstream: Envoy had no decision it could follow, and failed closed
 ``upstream_error``     500 or more, or 429: the engine is at fault or full (TGI answers 429 when it is full)
 ``client_error``       any other 400 to 499
 ``ok``                 all else

@@ -33,7 +33,7 @@ MAX_TOKENS = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The engine's own count, in tokens; ``None`` where it did not say, or where Envoy could not read the whole answer."""
+    """The engine's own count, in tokens; ``None`` where it said none or Envoy could not read all of the answer."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -161,7 +161,7 @@ def _seconds(duration: Duration) -> float | None:
 
 def _tag(common: AccessLogCommon, name: str) -> float | None:
     text = common.custom_tags.get(name, "-")
-    return int(text) * 1e-6 if text.isascii() and text.isdigit() and len(text) <= 18 else None
+    return int(text) / 1e6 if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def _address(address: Address) -> str | None:
