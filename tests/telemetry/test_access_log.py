@@ -47,8 +47,8 @@ async def intake(seen: Seen) -> AsyncIterator[Send]:
     await server.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            method = channel.stream_unary(PATH)
-            yield lambda messages: method(iter(messages), timeout=10)  # type: ignore[return-value, arg-type]
+            method: grpc.aio.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(PATH)
+            yield lambda messages: method(iter(messages), timeout=10)
     finally:
         await server.stop(None)
 

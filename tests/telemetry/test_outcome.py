@@ -7,7 +7,7 @@ from tidegate.telemetry.outcome import Outcome, classify
 
 
 def outcome(status: int, *flags: str, attempts: int = 1, refused: bool = False) -> Outcome:
-    raised = ResponseFlags(**dict.fromkeys(flags, True))  # type: ignore[arg-type]
+    raised = ResponseFlags(**dict.fromkeys(flags, True))
     return classify(status, raised, attempts=attempts, refused=refused)
 
 

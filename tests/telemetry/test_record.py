@@ -38,7 +38,8 @@ def test_a_good_streamed_answer_is_read_in_full() -> None:
 def test_an_empty_entry_is_unknown_throughout_and_never_zero() -> None:
     record = parse(pb.HTTPAccessLogEntry())
     assert record.reservation == record.pool == record.model == record.api == ""
-    assert record.stream is record.estimated_prompt_tokens is record.served is record.named is None
+    assert record.stream is record.estimated_prompt_tokens is None
+    assert record.served is record.named is None
     assert record.duration_seconds is record.ttft_seconds is record.upstream_ttft_seconds is None
     assert record.usage == Usage(None, None, None, None)
     assert record.seconds_per_output_token is None

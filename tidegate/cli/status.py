@@ -15,6 +15,9 @@ from rich.text import Text
 DEADLINE = 5.0
 """Seconds for the whole question and answer."""
 
+PIPE_WIDTH = 10_000
+"""Columns of what is not a terminal: more than any table has."""
+
 
 class _Endpoint(msgspec.Struct):
     address: str
@@ -71,10 +74,10 @@ async def _fetch(url: str) -> bytes:
 
 
 def _print(status: _Status) -> None:
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     for heading in ("pool", "endpoint", "up", "ejected"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("requests", "tokens", "running", "waiting", "KV", "report age"):
+    for heading in ("requests", "tokens", "running", "waiting", "KV", "age"):
         table.add_column(heading, no_wrap=True, justify="right")
     for pool in status.pools:
         for endpoint in pool.endpoints:
@@ -82,8 +85,8 @@ def _print(status: _Status) -> None:
             table.add_row(*map(Text, _row(pool.name, endpoint)))
     console = Console()
     if not console.is_terminal:
-        # A pipe has no width: whoever reads it wants every address whole.
-        console.width = max(console.width, console.measure(table).maximum)
+        # Whoever reads from a pipe wants every address whole.
+        console.width = PIPE_WIDTH
     console.print(table)
 
 
