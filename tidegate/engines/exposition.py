@@ -122,7 +122,7 @@ def _record(reading: _Reading, name: str, sample: Sample | None) -> None:
         return
     key = name, frozenset(sample.labels.items())
     known = reading.samples.setdefault(key, sample)
-    if known.value != sample.value:
+    if known is not sample and known.value != sample.value:
         reading.broken.add(name)
 
 
