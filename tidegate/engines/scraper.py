@@ -140,8 +140,9 @@ class Scraper:
             outcome, reason = (Outcome.NO_SERIES, "no usable series") if says_nothing else (Outcome.OK, "")
             event = LoadReported(target.address, report)
         self._emit(event)
-        self._log(target, outcome, reason)
         self._observe(target.address, outcome.value, clock() - started)
+        # Last, so that a fault in what was told above is the only state that is logged.
+        self._log(target, outcome, reason)
 
     async def _report(self, target: _Target, session: aiohttp.ClientSession) -> EngineReport:
         timeout = self._settings.timeout_seconds
