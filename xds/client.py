@@ -89,4 +89,4 @@ def _answer(
         offer, error = subscription.reject(), request.error_detail.message
     else:
         offer, error = subscription.acknowledge(), None
-    return offer and Answered(offer, error)
+    return None if offer is None else Answered(offer, error)
