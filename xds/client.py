@@ -6,7 +6,7 @@ from typing import NamedTuple
 from protos import discovery_pb2
 from xds.snapshot import Snapshot
 from xds.subscription import Offer, Subscription
-from xds.type_urls import ORDER
+from xds.type_urls import CLUSTER, ENDPOINT, ORDER
 
 
 class Answered(NamedTuple):
@@ -70,6 +70,18 @@ class Client:
         if request.response_nonce != subscription.nonce:
             return None
         return _answer(subscription, request)
+
+    def sent(self, offer: Offer, nonce: str) -> None:
+        """Note that ``offer`` went out under ``nonce``.
+
+        The assignments of changed clusters must follow: Envoy warms such a cluster until its assignment comes, up to 15
+        seconds, and in the incremental variant does not ask for what it has a subscription to (measured with 1.40).
+        """
+        self.subscriptions[offer.type_url].sent(offer, nonce)
+        assignments = self.subscriptions.get(ENDPOINT)
+        if offer.type_url == CLUSTER and assignments is not None:
+            changed = (resource for resource in offer.resources if resource.name in offer.changed)
+            assignments.resend(reference.name for cluster in changed for reference in cluster.references)
 
     def recognise(self, snapshot: Snapshot) -> None:
         """Learn from ``snapshot`` what is in the versions that the client said it holds."""

@@ -76,7 +76,11 @@ def _settled(snapshot: Snapshot, client: Client) -> bool:
 
 def _offer(snapshot: Snapshot, client: Client, subscription: Subscription) -> Offer | None:
     target, trial = _target(snapshot, subscription)
-    changed = {name: new.version for name, new in target.items() if subscription.held.get(name) != new.version}
+    changed = {
+        name: new.version
+        for name, new in target.items()
+        if subscription.held.get(name) != new.version or name in subscription.again
+    }
     if trial is not None:
         changed = {trial: changed[trial]}
     gone = () if trial is not None else tuple(_gone(snapshot, client, subscription))
@@ -92,12 +96,18 @@ def _offer(snapshot: Snapshot, client: Client, subscription: Subscription) -> Of
 
 
 def _target(snapshot: Snapshot, subscription: Subscription) -> tuple[dict[str, Resource], str | None]:
-    """Return what may be sent, by name, and the one suspect that is to be tried alone now."""
-    target = {
-        name: resource
-        for name, resource in snapshot.of_type(subscription.type_url).items()
-        if subscription.wants(name) and subscription.rejected.get(name) != resource.version
-    }
+    """Return what the client should have, by name, and the one suspect that is to be tried alone now.
+
+    In place of a version that it rejected stands the last good one, where there is one.
+    """
+    target = {}
+    for name, resource in snapshot.of_type(subscription.type_url).items():
+        if not subscription.wants(name):
+            continue
+        if subscription.rejected.get(name) != resource.version:
+            target[name] = resource
+        elif name in subscription.known:
+            target[name] = subscription.known[name]
     suspects = sorted(
         name
         for name, resource in target.items()
@@ -110,7 +120,7 @@ def _gone(snapshot: Snapshot, client: Client, subscription: Subscription) -> Ite
     """Yield what the client holds, or asked for, and the snapshot does not have."""
     existing = snapshot.of_type(subscription.type_url)
     for name in sorted({*subscription.held, *(subscription.names if client.incremental else ())}):
-        if name not in existing and subscription.held.get(name) != ABSENT:
+        if name not in existing and (subscription.held.get(name) != ABSENT or name in subscription.again):
             yield name
 
 

@@ -69,7 +69,7 @@ class Stream:
                 self._nonce += 1
                 nonce = str(self._nonce)
                 # Noted before it is written: the answer may come before the write returns.
-                self._client.subscriptions[offer.type_url].sent(offer, nonce)
+                self._client.sent(offer, nonce)
                 await write(encode(offer, nonce))
                 self._observe(Pushed(self._number, self.node, offer.type_url, len(offer.resources), len(offer.removed)))
 

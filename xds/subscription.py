@@ -54,6 +54,8 @@ class Subscription:
         held: the versions that the client acknowledged, by name; ``ABSENT`` where it knows that there is none.
         known: those of them whose content is known. After a reconnect a client says which versions it holds, not what
             is in them.
+        again: what must be sent even though it is held.
+        repeated: what the unanswered response holds of that.
         offered: the unanswered response.
         nonce: of the last response sent; empty before the first.
         suspects: versions of a rejected response that held several: sent again one at a time, to tell which is bad.
@@ -66,6 +68,8 @@ class Subscription:
     names: set[str] = field(default_factory=set)
     held: dict[str, str] = field(default_factory=dict)
     known: dict[str, Resource] = field(default_factory=dict)
+    again: set[str] = field(default_factory=set)
+    repeated: set[str] = field(default_factory=set)
     offered: Offer | None = None
     nonce: str = ""
     suspects: dict[str, str] = field(default_factory=dict)
@@ -78,6 +82,12 @@ class Subscription:
     def sent(self, offer: Offer, nonce: str) -> None:
         """Note that ``offer`` went out under ``nonce``."""
         self.offered, self.nonce = offer, nonce
+        self.repeated = self.again & {*offer.changed, *offer.removed}
+        self.again -= self.repeated
+
+    def resend(self, names: Iterable[str]) -> None:
+        """Send what the client wants of ``names`` once more."""
+        self.again.update(name for name in names if self.wants(name))
 
     def request_names(self, names: Iterable[str]) -> None:
         """Take in the names of a state-of-the-world request: the whole subscription, anew.
@@ -97,7 +107,7 @@ class Subscription:
         self.wildcard = WILDCARD in wanted or (not self.named and self.type_url in FULL_STATE)
         self.names = wanted - {WILDCARD}
         if asked_again:
-            self._forget([name for name in self.held if self.wants(name)])
+            self.resend(self.held)
         self._drop_unwanted()
 
     def subscribe(self, names: Iterable[str]) -> None:
@@ -114,7 +124,7 @@ class Subscription:
         self.named = self.named or bool(added)
         self.wildcard = self.wildcard or WILDCARD in added
         self.names |= added - {WILDCARD}
-        self._forget(added)
+        self.resend(added - {WILDCARD})
 
     def subscribe_to_all(self) -> None:
         """Take in a first incremental request without names, which for some types means everything."""
@@ -136,6 +146,7 @@ class Subscription:
         if len(versions) > MAX_NAMES:
             raise TooManyNamesError
         self.held = {name: version for name, version in versions.items() if self.wants(name)}
+        self.again.clear()
 
     def recognise(self, resources: Mapping[str, Resource]) -> None:
         """Learn the content of what the client holds from ``resources`` of the same versions."""
@@ -156,20 +167,24 @@ class Subscription:
     def reject(self) -> Offer | None:
         """Take in that the client refused the unanswered response; return it.
 
-        What the client has is then what it had. Every rejection makes progress, so that none is repeated for ever:
-        several new versions become suspects, a single one is rejected for good, and removals alone count as done.
+        What the client has is then what it had. Every rejection makes progress, so that none is repeated for ever: of
+        the versions that were new to it, several become suspects, a single one is rejected for good; and where there
+        was none, removals count as done.
         """
         offer, self.offered = self.offered, None
         if offer is None:
             return None
-        if not offer.changed:
+        new = {name: version for name, version in offer.changed.items() if self.held.get(name) != version}
+        if not new:
             self._forget(offer.removed)
-        elif len(offer.changed) == 1:
-            self.rejected.update(offer.changed)
-            for name in offer.changed:
-                self.suspects.pop(name, None)
+            return offer
+        # What had to be sent again has still to be, if only as it was.
+        self.again |= self.repeated
+        if len(new) == 1:
+            self.rejected |= new
+            self.suspects = {name: version for name, version in self.suspects.items() if name not in new}
         else:
-            self.suspects.update(offer.changed)
+            self.suspects |= new
         return offer
 
     def _hold(self, offer: Offer) -> None:
@@ -192,3 +207,4 @@ class Subscription:
 
     def _drop_unwanted(self) -> None:
         self._forget([name for name in self.held if not self.wants(name)])
+        self.again = {name for name in self.again if self.wants(name)}

@@ -97,6 +97,50 @@ def test_a_resource_that_is_subscribed_to_again_is_sent_again() -> None:
     assert wire.pull(ONE) == ["EDS a"]
 
 
+def test_the_assignment_of_a_changed_cluster_follows_it_though_nobody_asks() -> None:
+    wire = connected(TWO)
+    changed = fleet({"a": "1", "b": "1"}, cluster="2")
+    assert wire.pull(changed) == ["CDS a b", "EDS a b"]
+    wire.acknowledge(CLUSTER)
+    wire.acknowledge(ENDPOINT)
+    assert wire.pull(changed) == []
+
+
+def test_an_assignment_that_left_before_its_cluster_changed_follows_it_once_more() -> None:
+    wire = connected()
+    assert wire.pull(fleet({"a": "2"})) == ["EDS a"]
+    changed = fleet({"a": "2"}, cluster="2")
+    assert wire.pull(changed) == ["CDS a"]
+    wire.acknowledge(ENDPOINT)
+    assert wire.pull(changed) == ["EDS a"]
+
+
+def test_where_an_assignment_was_rejected_the_last_good_one_follows_its_cluster() -> None:
+    wire = connected()
+    wire.pull(fleet({"a": "bad"}))
+    wire.refuse(ENDPOINT)
+    changed = fleet({"a": "bad"}, cluster="2")
+    assert wire.pull(changed) == ["CDS a", "EDS a"]
+    offered = wire.client.subscriptions[ENDPOINT].offered
+    assert offered is not None
+    assert offered.changed == versions(ONE, ENDPOINT)
+    wire.acknowledge(CLUSTER)
+    wire.acknowledge(ENDPOINT)
+    assert wire.pull(changed) == []
+
+
+def test_a_bad_assignment_that_comes_with_a_changed_cluster_is_followed_by_the_last_good_one() -> None:
+    wire = connected(TWO)
+    changed = fleet({"a": "bad", "b": "1"}, cluster="2")
+    assert wire.pull(changed) == ["CDS a b", "EDS a b"]
+    wire.refuse(ENDPOINT)  # only a is new in it, so a it was
+    assert wire.client.subscriptions[ENDPOINT].rejected.keys() == {"a"}
+    assert wire.pull(changed) == ["EDS a b"]
+    wire.refuse(ENDPOINT)  # both are what it had: there is nothing left to try
+    wire.acknowledge(CLUSTER)
+    assert wire.pull(changed) == []
+
+
 def test_what_is_unsubscribed_is_not_sent() -> None:
     wire = connected(TWO)
     wire.change(ENDPOINT, unsubscribe=["b"])

@@ -89,7 +89,7 @@ async def test_the_state_of_the_world_is_served_on_its_own_method() -> None:
         stream = call(channel, "StreamAggregatedResources")
         await stream.write(DiscoveryRequest(type_url=CLUSTER).SerializeToString())
         response = DiscoveryResponse.FromString(await message(stream))
-        assert [packed.value for packed in response.resources] == [b"cluster a", b"cluster b"]
+        assert [packed.value for packed in response.resources] == [b"cluster a 1", b"cluster b 1"]
         assert {packed.type_url for packed in response.resources} == {CLUSTER}
         stream.cancel()
 
@@ -164,9 +164,10 @@ async def test_an_error_on_this_side_ends_one_stream_and_names_no_internals() ->
 async def test_more_streams_than_allowed_are_refused() -> None:
     server = DiscoveryServer(lambda _: None, max_streams=1)
     async with serving(server, free_port()) as channel:
-        first, second = call(channel), call(channel)
+        first = call(channel)
         await ask(first, CLUSTER)
         await until(lambda: server.streams == 1)
+        second = call(channel)
         assert await second.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert server.streams == 1
         first.cancel()

@@ -1,6 +1,6 @@
 """The client's end of the discovery protocol, for tests: small resources, and requests as Envoy writes them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from protos.discovery_pb2 import (
@@ -17,13 +17,13 @@ from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ROUTE
 SHORT = {CLUSTER: "CDS", ENDPOINT: "EDS", LISTENER: "LDS", ROUTE: "RDS"}
 
 
-def fleet(pools: Mapping[str, str], routed: Iterable[str] | None = None, listener: str = "1") -> Snapshot:
-    """Return a snapshot with a cluster and an assignment per pool, of the content given, and routes to ``routed``."""
-    to = sorted(pools if routed is None else routed)
+def fleet(pools: Mapping[str, str], listener: str = "1", cluster: str = "1") -> Snapshot:
+    """Return a snapshot with a cluster and an assignment per pool, of the content given, and routes to all of them."""
+    to = sorted(pools)
     return Snapshot(
         [
             *(
-                Resource(CLUSTER, name, f"cluster {name}".encode(), frozenset({Reference(ENDPOINT, name)}))
+                Resource(CLUSTER, name, f"cluster {name} {cluster}".encode(), frozenset({Reference(ENDPOINT, name)}))
                 for name in pools
             ),
             *(Resource(ENDPOINT, name, f"members {name} {content}".encode()) for name, content in pools.items()),
@@ -102,7 +102,7 @@ class Wire:
             return None
         self.sent += 1
         nonce = f"n{self.sent}"
-        self.client.subscriptions[offer.type_url].sent(offer, nonce)
+        self.client.sent(offer, nonce)
         self.nonces[offer.type_url] = nonce
         kind = DeltaDiscoveryResponse if self.incremental else DiscoveryResponse
         response = kind.FromString(encode(offer, nonce))
