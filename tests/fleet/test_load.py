@@ -1,0 +1,46 @@
+"""The load of an endpoint: what its engine reported, less what is ours."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.fleet.load import EngineReport, MeanTokens, foreign_requests
+
+
+def test_requests_of_others_are_those_reported_beyond_our_own() -> None:
+    assert foreign_requests(EngineReport(running=8, waiting=3), own_at_report=4) == 7
+
+
+def test_an_engine_that_reports_fewer_than_we_sent_has_none_of_others() -> None:
+    assert foreign_requests(EngineReport(running=1, waiting=0), own_at_report=4) == 0
+
+
+@pytest.mark.parametrize("report", [EngineReport(running=6), EngineReport(waiting=6)])
+def test_one_gauge_of_the_two_is_better_than_none(report: EngineReport) -> None:
+    assert foreign_requests(report, own_at_report=2) == 4
+
+
+def test_a_mean_starts_at_its_prior() -> None:
+    assert MeanTokens(1000.0).value == 1000.0
+
+
+def test_a_mean_moves_towards_what_is_observed_by_its_weight() -> None:
+    mean = MeanTokens(1000.0, weight=0.1)
+    mean.observe(2000.0)
+    assert mean.value == pytest.approx(1100.0)
+
+
+def test_a_mean_forgets_its_prior() -> None:
+    mean = MeanTokens(1000.0)
+    for _ in range(500):
+        mean.observe(40.0)
+    assert mean.value == pytest.approx(40.0, rel=1e-6)
+
+
+@given(st.lists(st.integers(0, 10**7)), st.floats(0.0, 1.0))
+def test_a_mean_stays_within_what_it_saw(observed: list[int], weight: float) -> None:
+    mean = MeanTokens(1000.0, weight)
+    for tokens in observed:
+        mean.observe(tokens)
+    seen = [1000.0, *observed]
+    assert min(seen) - 1e-6 <= mean.value <= max(seen) + 1e-6
