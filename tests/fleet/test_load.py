@@ -1,10 +1,14 @@
 """The load of an endpoint: what its engine reported, less what is ours."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.fleet.load import EngineReport, MeanTokens, foreign_requests
+from tidegate.fleet.load import EngineReport, MeanTokens, foreign_requests, plausible
+
+GAUGE = st.none() | st.floats() | st.integers(-5, 10**9).map(float)
 
 
 def test_requests_of_others_are_those_reported_beyond_our_own() -> None:
@@ -18,6 +22,23 @@ def test_an_engine_that_reports_fewer_than_we_sent_has_none_of_others() -> None:
 @pytest.mark.parametrize("report", [EngineReport(running=6), EngineReport(waiting=6)])
 def test_one_gauge_of_the_two_is_better_than_none(report: EngineReport) -> None:
     assert foreign_requests(report, own_at_report=2) == 4
+
+
+@pytest.mark.parametrize("nonsense", [-1.0, math.nan, math.inf, -math.inf])
+def test_a_value_that_no_gauge_can_mean_is_unknown(nonsense: float) -> None:
+    report = plausible(EngineReport(running=nonsense, waiting=2.0, kv_usage=nonsense))
+    assert report == EngineReport(running=None, waiting=2.0, kv_usage=None)
+
+
+def test_plausible_values_stay_as_they_are() -> None:
+    report = EngineReport(1.0, 0.0, 0.97, 4e6, 1e12, 1e11)
+    assert plausible(report) == report
+
+
+@given(st.builds(EngineReport, GAUGE, GAUGE, GAUGE, GAUGE, GAUGE, GAUGE), st.integers(0, 10**6))
+def test_whatever_an_engine_says_the_load_of_others_is_a_number(report: EngineReport, own: int) -> None:
+    foreign = foreign_requests(plausible(report), own)
+    assert 0 <= foreign <= math.inf
 
 
 def test_a_mean_starts_at_its_prior() -> None:

@@ -1,5 +1,6 @@
 """The fleet: each event, and what follows from it."""
 
+import math
 from typing import cast
 
 import pytest
@@ -218,6 +219,13 @@ def test_where_nobody_reports_only_our_own_requests_count() -> None:
     fleet = fleet_of(pool(A, B))
     fleet.apply(RequestReserved(reservation(address=B, prompt=100, output=50)), 0.0)
     assert [endpoint.tokens for endpoint in fleet.view("default", 0.0).endpoints] == [0.0, 150.0]
+
+
+def test_nonsense_in_a_report_is_unknown() -> None:
+    fleet = fleet_of(pool(A))
+    report(fleet, A, 0.0, running=math.nan, waiting=math.inf, kv_usage=-1.0)
+    endpoint = seen(fleet, A, 0.0)
+    assert (endpoint.running, endpoint.waiting, endpoint.kv_usage, endpoint.requests) == (None, None, None, 0.0)
 
 
 # Requests

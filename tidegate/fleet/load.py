@@ -5,7 +5,8 @@ burst to whoever looked idle a second ago. So our own reservations count at once
 others have put there.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,12 @@ class EngineReport:
     generation_tokens_total: float | None = None
 
 
+def plausible(report: EngineReport) -> EngineReport:
+    """Return ``report`` without what no gauge can mean: a value below zero, infinite or not a number is unknown."""
+    values = (getattr(report, field.name) for field in fields(report))
+    return EngineReport(*(value if value is not None and 0 <= value < math.inf else None for value in values))
+
+
 def foreign_requests(report: EngineReport, own_at_report: int) -> float:
     """Return how many requests of others the engine was holding, as far as it says; 0 when it does not say.
 
@@ -42,7 +49,7 @@ def foreign_requests(report: EngineReport, own_at_report: int) -> float:
 class MeanTokens:
     """An exponentially weighted mean of tokens per request, seeded with a prior.
 
-    The prior is one observation of weight: the first real ones move it at once, and no pool starts at zero.
+    No pool starts at zero, and one odd request moves the mean by no more than its share.
     """
 
     __slots__ = ("_weight", "value")

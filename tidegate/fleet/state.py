@@ -19,7 +19,7 @@ from tidegate.fleet.events import (
     ScrapeStarted,
 )
 from tidegate.fleet.ledger import Ledger
-from tidegate.fleet.load import foreign_requests
+from tidegate.fleet.load import foreign_requests, plausible
 from tidegate.fleet.member import Member, PoolState
 from tidegate.fleet.view import PoolView
 
@@ -115,8 +115,8 @@ class Fleet:
         # The engine looked at its queue somewhere between the scrape's start and now: the larger of our own counts at
         # both ends is surely ours, so that no request of ours is taken for somebody else's.
         own = max(member.own_at_scrape, self.ledger.inflight(event.address).requests)
-        member.report, member.reported_at = event.report, now
-        member.foreign = foreign_requests(event.report, own)
+        member.report, member.reported_at = plausible(event.report), now
+        member.foreign = foreign_requests(member.report, own)
         if member.connections.succeeded():
             yield self._reachability_changed(member, "it answered")
 
