@@ -24,6 +24,10 @@ def test_one_gauge_of_the_two_is_better_than_none(report: EngineReport) -> None:
     assert foreign_requests(report, own_at_report=2) == 4
 
 
+def test_an_engine_that_does_not_say_has_an_unknown_number_of_others_and_not_zero() -> None:
+    assert foreign_requests(EngineReport(kv_usage=0.5), own_at_report=0) is None
+
+
 @pytest.mark.parametrize("nonsense", [-1.0, math.nan, math.inf, -math.inf])
 def test_a_value_that_no_gauge_can_mean_is_unknown(nonsense: float) -> None:
     report = plausible(EngineReport(running=nonsense, waiting=2.0, kv_usage=nonsense))
@@ -36,9 +40,9 @@ def test_plausible_values_stay_as_they_are() -> None:
 
 
 @given(st.builds(EngineReport, GAUGE, GAUGE, GAUGE, GAUGE, GAUGE, GAUGE), st.integers(0, 10**6))
-def test_whatever_an_engine_says_the_load_of_others_is_a_number(report: EngineReport, own: int) -> None:
+def test_whatever_an_engine_says_the_load_of_others_is_a_number_or_unknown(report: EngineReport, own: int) -> None:
     foreign = foreign_requests(plausible(report), own)
-    assert 0 <= foreign <= math.inf
+    assert foreign is None or 0 <= foreign <= 2e308
 
 
 def test_a_mean_starts_at_its_prior() -> None:

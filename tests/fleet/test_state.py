@@ -21,7 +21,7 @@ from tidegate.fleet.events import (
 )
 from tidegate.fleet.health import UNREACHABLE_AFTER, Reachability
 from tidegate.fleet.load import EngineReport
-from tidegate.fleet.member import PRIOR_OUTPUT_TOKENS
+from tidegate.fleet.member import PRIOR_OUTPUT_TOKENS, PRIOR_REQUEST_TOKENS
 from tidegate.fleet.state import STALE_AFTER, Fleet
 
 LEASE = 45.0
@@ -213,6 +213,29 @@ def test_a_report_goes_stale() -> None:
     late = seen(fleet, A, 10.0 + STALE_AFTER + 0.001)
     assert (late.running, late.waiting, late.kv_usage, late.requests) == (None, None, None, 0.0)
     assert late.report_age == pytest.approx(STALE_AFTER + 0.001)
+
+
+def test_a_silent_endpoint_is_assumed_to_bear_what_its_neighbours_report() -> None:
+    fleet = fleet_of(pool(A, B, C, weights={C: 3}))
+    report(fleet, A, 0.0, running=10.0)
+    report(fleet, B, 0.0, running=20.0)
+    silent = seen(fleet, C, 0.0)
+    assert silent.requests == pytest.approx(45.0)
+    assert silent.tokens == pytest.approx(45.0 * PRIOR_REQUEST_TOKENS)
+    assert silent.running is None
+
+
+def test_an_endpoint_that_answers_without_gauges_is_silent_too() -> None:
+    fleet = fleet_of(pool(A, B))
+    report(fleet, A, 0.0, running=10.0)
+    report(fleet, B, 0.0, kv_usage=0.1)
+    assert seen(fleet, B, 0.0).requests == pytest.approx(10.0)
+
+
+def test_stale_neighbours_say_nothing_about_a_silent_endpoint() -> None:
+    fleet = fleet_of(pool(A, B))
+    report(fleet, A, 0.0, running=10.0)
+    assert seen(fleet, B, STALE_AFTER + 1.0).requests == 0.0
 
 
 def test_where_nobody_reports_only_our_own_requests_count() -> None:

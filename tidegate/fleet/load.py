@@ -36,14 +36,14 @@ def plausible(report: EngineReport) -> EngineReport:
     return EngineReport(*(value if value is not None and 0 <= value < math.inf else None for value in values))
 
 
-def foreign_requests(report: EngineReport, own_at_report: int) -> float:
-    """Return how many requests of others the engine was holding, as far as it says; 0 when it does not say.
+def foreign_requests(report: EngineReport, own_at_report: int) -> float | None:
+    """Return how many requests of others the engine was holding, as far as it says; ``None`` when it does not say.
 
     ``own_at_report`` is how many requests of ours were in flight there when the report was taken: that many of the
     reported ones are counted by the ledger already.
     """
     reported = [value for value in (report.running, report.waiting) if value is not None]
-    return max(0.0, sum(reported) - own_at_report)
+    return max(0.0, sum(reported) - own_at_report) if reported else None
 
 
 class MeanTokens:

@@ -22,7 +22,7 @@ class Member:
         report: what its engine said last.
         reported_at: when, in seconds; ``None`` when it never did.
         own_at_scrape: requests of ours in flight there when the last scrape began.
-        foreign: requests of others there, by the last report.
+        foreign: requests of others there, by the last report; ``None`` when that did not say.
     """
 
     __slots__ = ("connections", "foreign", "own_at_scrape", "report", "reported_at", "spec")
@@ -33,7 +33,7 @@ class Member:
         self.report = UNKNOWN
         self.reported_at: float | None = None
         self.own_at_scrape = 0
-        self.foreign = 0.0
+        self.foreign: float | None = None
 
 
 class PoolState:
@@ -66,19 +66,22 @@ class PoolState:
         if out is None:
             out = ejected((member.spec.address, member.connections.state) for member in self.members)
             self.ejected = out
+        assumed = self._foreign_per_weight(oldest)
         tokens_each = self.request_tokens.value
         views = []
         for member in self.members:
-            address = member.spec.address
+            address, weight = member.spec.address, member.spec.weight
             inflight = ledger.inflight(address)
             reported_at = member.reported_at
             fresh = reported_at is not None and reported_at >= oldest
             report = member.report if fresh else UNKNOWN
-            foreign = member.foreign if fresh else 0.0
+            foreign = member.foreign if fresh else None
+            if foreign is None:
+                foreign = assumed * weight
             views.append(
                 EndpointView(
                     address,
-                    member.spec.weight,
+                    weight,
                     member.connections.state,
                     address in out,
                     inflight.requests,
@@ -92,3 +95,16 @@ class PoolState:
                 )
             )
         return PoolView(self.spec.name, self.spec.engine, self.spec.models, tuple(views))
+
+    def _foreign_per_weight(self, oldest: float) -> float:
+        """Return the load of others, in requests per unit of weight, on the members that reported since ``oldest``.
+
+        That is what a silent member is assumed to bear: were it taken for idle, a broken metrics page would draw every
+        request to it. Where nobody reports, nobody is burdened, and what we have in flight decides alone.
+        """
+        requests, weights = 0.0, 0
+        for member in self.members:
+            if member.foreign is not None and member.reported_at is not None and member.reported_at >= oldest:
+                requests += member.foreign
+                weights += member.spec.weight
+        return requests / weights if weights else 0.0
