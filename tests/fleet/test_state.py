@@ -215,6 +215,14 @@ def test_a_report_goes_stale() -> None:
     assert late.report_age == pytest.approx(STALE_AFTER + 0.001)
 
 
+def test_how_long_a_report_counts_follows_from_how_often_there_is_one() -> None:
+    fleet = Fleet(LEASE, stale_after=60.0)
+    fleet.apply(PoolsDeclared((pool(A),)), 0.0)
+    report(fleet, A, 0.0, running=8.0)
+    assert seen(fleet, A, 60.0).running == 8.0
+    assert seen(fleet, A, 60.1).running is None
+
+
 def test_a_silent_endpoint_is_assumed_to_bear_what_its_neighbours_report() -> None:
     fleet = fleet_of(pool(A, B, C, weights={C: 3}))
     report(fleet, A, 0.0, running=10.0)

@@ -24,7 +24,7 @@ from tidegate.fleet.member import Member, PoolState
 from tidegate.fleet.view import PoolView
 
 STALE_AFTER = 5.0
-"""Seconds after which a report no longer counts."""
+"""Seconds after which a report no longer counts, unless the caller says otherwise."""
 
 
 class Fleet:
@@ -33,9 +33,15 @@ class Fleet:
     One writer calls ``apply``; readers in the same thread may call the rest at any time. ``now`` never goes back.
     """
 
-    def __init__(self, lease_seconds: float) -> None:
-        """``lease_seconds``: how long a reservation lives without a sign of its request (see ``ledger``)."""
+    def __init__(self, lease_seconds: float, stale_after: float = STALE_AFTER) -> None:
+        """Begin without pools.
+
+        Args:
+            lease_seconds: how long a reservation lives without a sign of its request (see ``ledger``).
+            stale_after: how many seconds a report counts; must exceed the pause between two scrapes.
+        """
         self.ledger = Ledger(lease_seconds)
+        self._stale_after = stale_after
         self._pools: dict[str, PoolState] = {}
         self._endpoints: dict[str, Member] = {}
 
@@ -70,7 +76,7 @@ class Fleet:
         Raises:
             KeyError: there is no such pool.
         """
-        return self._pools[pool].view(self.ledger, now - STALE_AFTER, now)
+        return self._pools[pool].view(self.ledger, now - self._stale_after, now)
 
     def views(self, now: float) -> tuple[PoolView, ...]:
         """Return all pools as they are at ``now`` (seconds)."""
