@@ -126,6 +126,13 @@ class AnyOrder(RuleBasedStateMachine):
         self.live[made.id] = made, self.now + LEASE
         return made.id
 
+    @rule(target=ids, again=ids)
+    def reserve_again(self, again: str) -> str:
+        made = Reservation(again, "default", A, 1, 1, self.now)
+        self.fleet.apply(RequestReserved(made), self.now)
+        self.live.setdefault(again, (made, self.now + LEASE))
+        return again
+
     @rule(ended=consumes(ids))
     def release(self, ended: str) -> None:
         self.fleet.apply(RequestEnded(ended, 10), self.now)

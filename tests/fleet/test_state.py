@@ -262,6 +262,13 @@ def test_nonsense_in_a_report_is_unknown() -> None:
 # Requests
 
 
+def test_a_reservation_told_twice_counts_once() -> None:
+    fleet = fleet_of(pool(A))
+    fleet.apply(RequestReserved(reservation("r1")), 0.0)
+    assert fleet.apply(RequestReserved(reservation("r1")), 1.0) == []
+    assert fleet.ledger.inflight(A).requests == 1
+
+
 def test_a_request_that_ends_is_released_once() -> None:
     fleet = fleet_of(pool(A))
     fleet.apply(RequestReserved(reservation("r1")), 0.0)

@@ -142,6 +142,8 @@ class Fleet:
 
     @_apply.register
     def _(self, event: RequestReserved, now: float) -> Iterable[FleetChange]:
+        if event.reservation.id in self.ledger:
+            return ()  # told twice
         self.ledger.reserve(event.reservation, now)
         if pool := self._pools.get(event.reservation.pool):
             pool.request_tokens.observe(event.reservation.tokens)
