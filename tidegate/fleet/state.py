@@ -68,7 +68,7 @@ class Fleet:
             KeyError: there is no such pool.
         """
         learned = round(self._pools[pool].output_tokens.value)
-        return learned if limit is None else min(learned, limit)
+        return learned if limit is None else max(0, min(learned, limit))
 
     def view(self, pool: str, now: float) -> PoolView:
         """Return ``pool`` as it is at ``now`` (seconds).
