@@ -17,4 +17,8 @@ def command(file: Path) -> None:
         click.echo(str(error), err=True)
         raise SystemExit(2) from None
     endpoints = sum(len(pool.endpoints) for pool in config.pools)
-    click.echo(f"{file}: {len(config.pools)} pools, {endpoints} endpoints")
+    click.echo(f"{file}: {_counted(len(config.pools), 'pool')}, {_counted(endpoints, 'endpoint')}")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
