@@ -264,6 +264,12 @@ def test_the_listeners_port_on_another_machine_is_an_engine() -> None:
     assert parsed(changed("pools.1.endpoints.0.address", "10.0.0.3:80"))
 
 
+@pytest.mark.parametrize("control", [{"address": "0.0.0.0"}, {"advertise": "::"}])
+def test_envoy_must_be_told_where_to_connect(control: dict[str, str]) -> None:
+    (line,) = faults(changed("control", control))
+    assert line.startswith("control.advertise: expected the IP address that Envoy connects to; ")
+
+
 def test_one_port_on_two_addresses_is_two_ports() -> None:
     data = changed("envoy.admin_port", 9091)
     assert (data["admin"]["address"], data["envoy"]["admin_address"]) == ("127.0.0.1", "127.0.0.2")

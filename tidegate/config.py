@@ -207,7 +207,7 @@ class Config(_Section):
     @model_validator(mode="after")
     def _whole(self) -> "Config":
         """Check what no key can say alone; a line for each fault."""
-        faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_loops(self)]
+        faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
         if faults:
             raise fault("\n".join(faults))
         return self
@@ -239,6 +239,12 @@ def _ports_taken_twice(config: Config) -> Iterator[str]:
     for (first, one, port), (second, other, again) in itertools.combinations(listening, 2):
         if port == again and addresses.overlap(one, other):
             yield f"{second}: {addresses.joined(other, port)} is taken already by {first}; expected a port of its own"
+
+
+def _nowhere(control: Control) -> Iterator[str]:
+    reached_at = control.reached_at
+    if addresses.is_unspecified(reached_at):
+        yield f"control.advertise: expected the IP address that Envoy connects to; {reached_at} is every address"
 
 
 def _loops(config: Config) -> Iterator[str]:
