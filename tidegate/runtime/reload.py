@@ -39,11 +39,11 @@ class ConfigFile:
     A change is looked at only once its bytes have stood still for one poll, so that a half-written file is not judged.
     """
 
-    def __init__(self, path: Path, current: Config, text: bytes) -> None:
-        """Watch ``path``, whose ``text`` gave the configuration ``current``."""
+    def __init__(self, path: Path, current: Config) -> None:
+        """Watch ``path``, from which ``current`` was just read."""
         self._path = path
         self._current = current
-        self._judged = hashlib.sha256(text).digest()
+        self._judged = hashlib.sha256(path.read_bytes()).digest()
         self._seen = self._judged
         self._gone = False
         self._asked = asyncio.Event()
