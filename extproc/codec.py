@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import cast
 
 from google.protobuf.message import DecodeError
-from google.protobuf.struct_pb2 import Struct, Value
 
 from extproc.errors import ApiError
 from extproc.stream import Message, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders
@@ -63,11 +62,16 @@ CONTINUE = ext_proc_pb2.ProcessingResponse(request_headers=ext_proc_pb2.HeadersR
 """The reply to headers that asks for the body."""
 
 
+# Replies are filled in place: building their parts first and then putting them together takes four times as long
+# (23 us a decision against 6).
+
+
 def decision_on_headers(request: InferenceRequest, decision: Decision) -> bytes:
     """Return the reply to the headers of a request without a body that sends it where ``decision`` says."""
-    reply = ext_proc_pb2.HeadersResponse(response=ext_proc_pb2.CommonResponse(clear_route_cache=True))
-    metadata = _decision_metadata(request, decision)
-    return ext_proc_pb2.ProcessingResponse(request_headers=reply, dynamic_metadata=metadata).SerializeToString()
+    reply = ext_proc_pb2.ProcessingResponse()
+    reply.request_headers.response.clear_route_cache = True
+    _describe(reply, request, decision)
+    return reply.SerializeToString()
 
 
 def decision_on_body(request: InferenceRequest, decision: Decision) -> bytes:
@@ -75,9 +79,24 @@ def decision_on_body(request: InferenceRequest, decision: Decision) -> bytes:
 
     ``clear_route_cache`` has Envoy choose the route anew, by the pool that the metadata names.
     """
-    reply = ext_proc_pb2.BodyResponse(response=ext_proc_pb2.CommonResponse(clear_route_cache=True))
-    metadata = _decision_metadata(request, decision)
-    return ext_proc_pb2.ProcessingResponse(request_body=reply, dynamic_metadata=metadata).SerializeToString()
+    reply = ext_proc_pb2.ProcessingResponse()
+    reply.request_body.response.clear_route_cache = True
+    _describe(reply, request, decision)
+    return reply.SerializeToString()
+
+
+def _describe(reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest, decision: Decision) -> None:
+    namespaces = reply.dynamic_metadata.fields
+    destination = namespaces[DESTINATION_NAMESPACE].struct_value.fields
+    destination[DESTINATION_KEY].string_value = ",".join(decision.addresses)
+    about = namespaces[NAMESPACE].struct_value.fields
+    about["reservation"].string_value = decision.reservation.id
+    about["pool"].string_value = decision.pool
+    about["model"].string_value = request.model
+    about["api"].string_value = request.api
+    about["prompt_tokens"].number_value = request.prompt.tokens
+    about["count_source"].string_value = request.prompt.source.value
+    about["stream"].bool_value = request.stream
 
 
 def refusal(error: ApiError, known: Mapping[str, str]) -> bytes:
@@ -85,39 +104,16 @@ def refusal(error: ApiError, known: Mapping[str, str]) -> bytes:
 
     ``known`` (``pool``, ``model``, ``api``, as far as they are) goes into the metadata, for the access log.
     """
-    headers = {"content-type": "application/json", **error.headers}
-    answer = ext_proc_pb2.ImmediateResponse(
-        status=core_pb2.HttpStatus(code=cast("core_pb2.StatusCode", error.status)),
-        headers=ext_proc_pb2.HeaderMutation(set_headers=[_set(name, value) for name, value in headers.items()]),
-        body=error.body(),
-        details=f"tidegate_{error.reason}",
-    )
-    fields = {name: Value(string_value=value) for name, value in known.items()}
-    metadata = Struct(fields={NAMESPACE: Value(struct_value=Struct(fields=fields))})
-    return ext_proc_pb2.ProcessingResponse(immediate_response=answer, dynamic_metadata=metadata).SerializeToString()
-
-
-def _set(name: str, value: str) -> core_pb2.HeaderValueOption:
-    return core_pb2.HeaderValueOption(
-        header=core_pb2.HeaderValue(key=name, raw_value=value.encode("latin-1")),
-        append_action=core_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD,
-    )
-
-
-def _decision_metadata(request: InferenceRequest, decision: Decision) -> Struct:
-    destination = {DESTINATION_KEY: Value(string_value=",".join(decision.addresses))}
-    about = {
-        "reservation": Value(string_value=decision.reservation.id),
-        "pool": Value(string_value=decision.pool),
-        "model": Value(string_value=request.model),
-        "api": Value(string_value=request.api),
-        "prompt_tokens": Value(number_value=request.prompt.tokens),
-        "count_source": Value(string_value=request.prompt.source.value),
-        "stream": Value(bool_value=request.stream),
-    }
-    return Struct(
-        fields={
-            DESTINATION_NAMESPACE: Value(struct_value=Struct(fields=destination)),
-            NAMESPACE: Value(struct_value=Struct(fields=about)),
-        }
-    )
+    reply = ext_proc_pb2.ProcessingResponse()
+    answer = reply.immediate_response
+    answer.status.code = cast("core_pb2.StatusCode", error.status)  # an open enum: any HTTP status may stand here
+    answer.body = error.body()
+    answer.details = f"tidegate_{error.reason}"
+    for name, value in {"content-type": "application/json", **error.headers}.items():
+        option = answer.headers.set_headers.add()
+        option.header.key = name
+        option.header.raw_value = value.encode("latin-1")
+        option.append_action = core_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    for name, value in known.items():
+        reply.dynamic_metadata.fields[NAMESPACE].struct_value.fields[name].string_value = value
+    return reply.SerializeToString()
