@@ -18,9 +18,9 @@ from tidegate.tokens.estimate import by_bytes
 from tidegate.tokens.slicing import utf8_length
 
 _INLINE: Final = 8_192
-"""Work (see ``bounded.work``) that is done on the event loop: 0.3 ms, where a thread costs 0.05 ms and more to ask."""
+"""Work (see ``bounded.work``) that is done on the event loop: 0.3 to 0.6 ms (measured)."""
 _LOOKED_UP: Final = 131_072
-"""Work that is looked for in the cache on the event loop: 0.3 ms. A chat's history is mostly found there."""
+"""Work that is looked for in the cache on the event loop: 0.2 ms (measured); a chat's history mostly is."""
 _PASSED_ON: Final = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 
