@@ -93,7 +93,13 @@ class Dispatcher:
         self._pickers = pickers
 
     def decide(self, request: InferenceRequest, now: float) -> Decision | Refusal:
-        """Choose endpoints for ``request`` at ``now`` (seconds) and reserve the first of them."""
+        """Choose endpoints for ``request`` at ``now`` (seconds) and reserve the first of them.
+
+        Raises:
+            ValueError: a request of the same id is in flight.
+        """
+        if request.id in self._fleet.ledger:
+            raise ValueError(f"request {request.id} is in flight already")
         name = self._routes.pool_of(request.model)
         if name is None:
             return Refusal(RefusalReason.UNKNOWN_MODEL)
