@@ -65,7 +65,11 @@ class Process:
     def __post_init__(self) -> None:
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                self.command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+                self.command,
+                cwd=ROOT,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
 
     def stop(self) -> int:
@@ -82,9 +86,7 @@ class Process:
 def engines(folder: Path, *profiles: str, options: Sequence[str] = ()) -> Iterator[list[int]]:
     """Run one simulated engine per profile, each in a process of its own; yield their ports."""
     ports = [free_port() for _ in profiles]
-    processes = [
-        start_engine(folder, port, profile, options) for port, profile in zip(ports, profiles, strict=True)
-    ]
+    processes = [start_engine(folder, port, profile, options) for port, profile in zip(ports, profiles, strict=True)]
     try:
         for port in ports:
             until(lambda port=port: _healthy(f"http://127.0.0.1:{port}/health"), 20, f"engine {port} is up")
@@ -155,7 +157,9 @@ class Stack:
     def total(self, name: str, **labels: str) -> float:
         """Return the sum of the samples called ``name`` that bear ``labels``; 0 when there is none."""
         return sum(
-            value for (sample, its), value in self.metrics().items() if sample == name and labels.items() <= dict(its).items()
+            value
+            for (sample, its), value in self.metrics().items()
+            if sample == name and labels.items() <= dict(its).items()
         )
 
     def inflight(self) -> dict[str, float]:
@@ -207,7 +211,9 @@ def up(folder: Path, config: dict[str, Any]) -> Iterator[Stack]:
     stack = Stack(folder, config, process)
     try:
         until(
-            lambda: "Tidegate is up" in stack.log() or process.process.poll() is not None, 40, "tidegate up says it is up"
+            lambda: "Tidegate is up" in stack.log() or process.process.poll() is not None,
+            40,
+            "tidegate up says it is up",
         )
         assert process.process.poll() is None, stack.log()
         yield stack

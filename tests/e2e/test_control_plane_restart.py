@@ -30,7 +30,7 @@ def test_a_killed_control_plane_loses_none_of_twenty_streams(tmp_path: Path) -> 
             connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
             answer = connection.getresponse()
             text = answer.read().decode()
-            results.append((answer.status, text.count('"content":"') , text.endswith("data: [DONE]\n\n")))
+            results.append((answer.status, text.count('"content":"'), text.endswith("data: [DONE]\n\n")))
 
         threads = [threading.Thread(target=stream) for _ in range(20)]
         for thread in threads:

@@ -97,7 +97,9 @@ def test_a_killed_engine_costs_no_request_but_those_it_was_answering(tmp_path: P
             processes[victim] = start_engine(tmp_path, victim)
             until(lambda: stack.total("tidegate_endpoint_up") == 2, 20, "it is back")
             until(
-                lambda: _served_by(stack.ask(max_tokens=1)[2]).endswith(str(victim)), 5, "the one that is back serves again"
+                lambda: _served_by(stack.ask(max_tokens=1)[2]).endswith(str(victim)),
+                5,
+                "the one that is back serves again",
             )
     finally:
         for process in processes.values():
@@ -116,7 +118,9 @@ def test_a_reloaded_file_adds_an_endpoint_that_then_gets_traffic(tmp_path: Path)
 
         stack.config["pools"][0]["policy"] = "magic"
         stack.write_config()
-        until(lambda: stack.total("tidegate_config_reloads_total", result="failure") == 1, 10, "the bad file is refused")
+        until(
+            lambda: stack.total("tidegate_config_reloads_total", result="failure") == 1, 10, "the bad file is refused"
+        )
         assert "pools[0].policy" in stack.log()
         assert stack.total("tidegate_config_last_reload_success") == 0
         assert stack.ask()[0] == 200
@@ -124,5 +128,7 @@ def test_a_reloaded_file_adds_an_endpoint_that_then_gets_traffic(tmp_path: Path)
         stack.config["pools"][0]["policy"] = "round_robin"
         stack.config["pools"][0]["endpoints"].pop(0)
         stack.write_config()
-        until(lambda: stack.total("tidegate_config_reloads_total", result="success") == 2, 10, "the mended file is taken")
+        until(
+            lambda: stack.total("tidegate_config_reloads_total", result="success") == 2, 10, "the mended file is taken"
+        )
         until(lambda: all(_served_by(stack.ask(max_tokens=1)[2]) == new for _ in range(6)), 10, "the old one is gone")

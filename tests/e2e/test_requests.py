@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import openai
 import pytest
@@ -51,7 +50,9 @@ def test_the_openai_sdk_streams_a_chat_answer_token_by_token(client: openai.Open
 
 
 def test_the_openai_sdk_gets_completions_and_embeddings(client: openai.OpenAI) -> None:
-    completion = client.completions.create(model=MODEL, prompt="once upon", max_tokens=5, extra_body={"ignore_eos": True})
+    completion = client.completions.create(
+        model=MODEL, prompt="once upon", max_tokens=5, extra_body={"ignore_eos": True}
+    )
     assert completion.usage is not None
     assert completion.usage.completion_tokens == 5
     embedding = client.embeddings.create(model=MODEL, input=["one", "two"])
@@ -77,7 +78,9 @@ def test_usage_and_time_to_first_token_reach_the_metrics_for_json_and_sse_alike(
     events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
     prompt = answer["usage"]["prompt_tokens"] + events[-1]["usage"]["prompt_tokens"]
     until(
-        lambda: seen("completion_tokens_total") - before["completion_tokens_total"] == 30, 5, "30 completion tokens are counted"
+        lambda: seen("completion_tokens_total") - before["completion_tokens_total"] == 30,
+        5,
+        "30 completion tokens are counted",
     )
     assert seen("prompt_tokens_total") - before["prompt_tokens_total"] == prompt
     assert seen("time_to_first_token_seconds_count") - before_ttft == 2
@@ -85,7 +88,9 @@ def test_usage_and_time_to_first_token_reach_the_metrics_for_json_and_sse_alike(
 
 
 def test_a_long_answer_costs_ext_proc_as_many_messages_as_a_short_one(stack: Stack) -> None:
-    admin = f"http://127.0.0.1:{stack.config['envoy']['admin_port']}/stats?filter=ext_proc.stream_msgs_received&format=json"
+    admin = (
+        f"http://127.0.0.1:{stack.config['envoy']['admin_port']}/stats?filter=ext_proc.stream_msgs_received&format=json"
+    )
 
     def messages(tokens: int) -> int:
         def count() -> int:

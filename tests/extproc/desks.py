@@ -42,7 +42,7 @@ class FakeDesk:
             return Refusal(RefusalReason.NO_ENDPOINTS, "default")
         self.live.add(request.id)
         reservation = Reservation(request.id, "default", ADDRESSES[0], request.prompt.tokens, 1, 0.0)
-        return Decision("default", ADDRESSES, reservation)
+        return Decision("default", "random", ADDRESSES, reservation)
 
     def abandon(self, reservation_id: str) -> None:
         self.live.remove(reservation_id)

@@ -89,7 +89,7 @@ def test_the_reply_that_asks_for_the_body_changes_nothing() -> None:
 
 def _decided(model: str = "m", addresses: tuple[str, ...] = ("10.0.0.1:80",)) -> tuple[InferenceRequest, Decision]:
     request = InferenceRequest("id-1", "completions", model, TokenCount(42, CountSource.BYTES), 7, stream=True)
-    return request, Decision("pool-a", addresses, Reservation("id-1", "pool-a", addresses[0], 42, 7, 0.0))
+    return request, Decision("pool-a", "random", addresses, Reservation("id-1", "pool-a", addresses[0], 42, 7, 0.0))
 
 
 def test_a_decision_names_the_endpoints_in_order_and_clears_the_route() -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import tiktoken_ext.openai_public  # type: ignore[import-untyped]
+import tiktoken_ext.openai_public
 
 from tidegate.tokens import vocabulary
 from tidegate.tokens.bounded import Tokenizer

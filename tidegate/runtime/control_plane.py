@@ -68,7 +68,10 @@ class ControlPlane:
         self._dispatcher = Dispatcher(self._fleet, random.SystemRandom())
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger))
         self._scraper = Scraper(
-            config.scrape, self._apply, random.Random(), lambda _, outcome, took: self._metrics.scraped(outcome, took)
+            config.scrape,
+            self._apply,
+            random.SystemRandom(),
+            lambda _, outcome, took: self._metrics.scraped(outcome, took),
         )
         self._discovery = DiscoveryServer(DiscoveryLog(self._metrics))
         self._publisher = Publisher(self._discovery, self._views, time.monotonic)

