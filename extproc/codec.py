@@ -69,20 +69,25 @@ CONTINUE = ext_proc_pb2.ProcessingResponse(request_headers=ext_proc_pb2.HeadersR
 def decision_on_headers(request: InferenceRequest, decision: Decision) -> bytes:
     """Return the reply to the headers of a request without a body that sends it where ``decision`` says."""
     reply = ext_proc_pb2.ProcessingResponse()
-    reply.request_headers.response.clear_route_cache = True
+    _send_on(reply.request_headers.response)
     _describe(reply, request, decision)
     return reply.SerializeToString()
 
 
 def decision_on_body(request: InferenceRequest, decision: Decision) -> bytes:
-    """Return the reply to the body that sends the request where ``decision`` says.
-
-    ``clear_route_cache`` has Envoy choose the route anew, by the pool that the metadata names.
-    """
+    """Return the reply to the body that sends the request where ``decision`` says."""
     reply = ext_proc_pb2.ProcessingResponse()
-    reply.request_body.response.clear_route_cache = True
+    _send_on(reply.request_body.response)
     _describe(reply, request, decision)
     return reply.SerializeToString()
+
+
+def _send_on(response: ext_proc_pb2.CommonResponse) -> None:
+    """Have Envoy go on, and choose the route anew, by the pool that the metadata names."""
+    response.clear_route_cache = True
+    # Envoy 1.40 ignores that (and counts clear_route_cache_ignored) where no header mutation is present; an empty one
+    # is enough.
+    response.header_mutation.SetInParent()
 
 
 def _describe(reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest, decision: Decision) -> None:

@@ -23,18 +23,25 @@ class Abandoned(Exception):  # noqa: N818  nothing is in error: the client left
     """Envoy ended its side of the stream before there was a decision."""
 
 
-async def exchange(messages: AsyncIterator[bytes], desk: Desk) -> AsyncGenerator[bytes, None]:
+async def exchange(
+    messages: AsyncIterator[bytes], desk: Desk, stream: Stream | None = None
+) -> AsyncGenerator[bytes, None]:
     """Answer the ``messages`` (``ProcessingRequest``) of one stream with replies (``ProcessingResponse``).
 
     The generator ends after the last reply, and the stream is then to be closed with OK. A reply counts as delivered
     when the next one is asked for; whoever does not ask closes the generator (``contextlib.aclosing``), at once and not
     when it is collected. On any exception the stream is to be closed with an error status.
 
+    Args:
+        messages: what Envoy sends.
+        desk: who counts and decides.
+        stream: a fresh one, for callers that want to know how far it came.
+
     Raises:
         PeerProtocolError: Envoy does not keep to the protocol.
         Abandoned: Envoy ended its side.
     """
-    stream = Stream()
+    stream = Stream() if stream is None else stream
     visit = _Visit(desk)
     actions: tuple[Action, ...] = (Action.RECEIVE,)
     try:

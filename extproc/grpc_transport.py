@@ -12,7 +12,7 @@ import grpc.aio
 
 from extproc.desk import Desk
 from extproc.exchange import Abandoned, exchange
-from extproc.stream import PeerProtocolError
+from extproc.stream import PeerProtocolError, Phase, Stream
 
 SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 METHOD = "Process"
@@ -48,7 +48,7 @@ class Outcome(enum.Enum):
     FINISHED = "finished"
     """A decision or a refusal was delivered."""
     CANCELLED = "cancelled"
-    """Envoy ended it first, mostly because the client left."""
+    """Envoy ended it before it had a decision or a refusal, mostly because the client left."""
     FAILED = "failed"
     """It ended with an error status."""
 
@@ -83,19 +83,20 @@ async def serve(desk: Desk, observer: Observer, context: Context) -> None:
     """Serve one stream to its end. It ends with OK only when its last reply was written."""
     observer.stream_started()
     outcome = Outcome.FAILED
+    stream = Stream()
     try:
         async with (
             asyncio.timeout(STREAM_SECONDS),
-            contextlib.aclosing(exchange(_Messages(context), desk)) as replies,
+            contextlib.aclosing(exchange(_Messages(context), desk, stream)) as replies,
         ):
             async for reply in replies:
                 await _write(context, reply)
         outcome = Outcome.FINISHED
     except asyncio.CancelledError:
-        outcome = Outcome.CANCELLED
+        outcome = Outcome.FINISHED if stream.phase is Phase.ANSWERING else Outcome.CANCELLED
         raise
     except Abandoned:
-        outcome = Outcome.CANCELLED
+        outcome = Outcome.FINISHED if stream.phase is Phase.ANSWERING else Outcome.CANCELLED
         await _abort(context, grpc.StatusCode.CANCELLED, "the stream was ended before the decision")
     except PeerProtocolError as error:
         _log.warning("external processing: Envoy does not keep to the protocol: %s", error)

@@ -18,16 +18,17 @@ leaves it false.
     WAIT_HEADERS      HEADERS_ALONE  -> MATCHING_ALONE    MATCH
     WAIT_HEADERS      ENDED          -> DONE              GIVE_UP
     MATCHING          MATCHED        -> WAIT_BODY         CONTINUE, RECEIVE
-    MATCHING          REFUSED        -> DELIVERING        REFUSE
+    MATCHING          REFUSED        -> ANSWERING         REFUSE
     MATCHING_ALONE    MATCHED        -> DECIDING_HEADERS  DECIDE
-    MATCHING_ALONE    REFUSED        -> DELIVERING        REFUSE
+    MATCHING_ALONE    REFUSED        -> ANSWERING         REFUSE
     WAIT_BODY         BODY           -> DECIDING_BODY     DECIDE
     WAIT_BODY         ENDED          -> DONE              GIVE_UP
     DECIDING_HEADERS  DECIDED        -> DELIVERING        ROUTE_HEADERS
-    DECIDING_HEADERS  REFUSED        -> DELIVERING        REFUSE
+    DECIDING_HEADERS  REFUSED        -> ANSWERING         REFUSE
     DECIDING_BODY     DECIDED        -> DELIVERING        ROUTE_BODY
-    DECIDING_BODY     REFUSED        -> DELIVERING        REFUSE
+    DECIDING_BODY     REFUSED        -> ANSWERING         REFUSE
     DELIVERING        DELIVERED      -> DONE              -
+    ANSWERING         DELIVERED      -> DONE              -
 """
 
 import enum
@@ -49,7 +50,10 @@ class Phase(enum.Enum):
     DECIDING_BODY = enum.auto()
     """The request is complete; Envoy awaits the reply to its body."""
     DELIVERING = enum.auto()
-    """The last reply is on its way to Envoy."""
+    """The decision is on its way to Envoy."""
+    ANSWERING = enum.auto()
+    """A refusal is. Envoy ends the stream as soon as it has it, often before we know that it was written: a
+    cancellation in this phase is an end like any other."""
     DONE = enum.auto()
 
 
@@ -96,16 +100,17 @@ TABLE: Mapping[tuple[Phase, Event], tuple[Phase, tuple[Action, ...]]] = {
     (Phase.WAIT_HEADERS, Event.HEADERS_ALONE): (Phase.MATCHING_ALONE, (Action.MATCH,)),
     (Phase.WAIT_HEADERS, Event.ENDED): (Phase.DONE, (Action.GIVE_UP,)),
     (Phase.MATCHING, Event.MATCHED): (Phase.WAIT_BODY, (Action.CONTINUE, Action.RECEIVE)),
-    (Phase.MATCHING, Event.REFUSED): (Phase.DELIVERING, (Action.REFUSE,)),
+    (Phase.MATCHING, Event.REFUSED): (Phase.ANSWERING, (Action.REFUSE,)),
     (Phase.MATCHING_ALONE, Event.MATCHED): (Phase.DECIDING_HEADERS, (Action.DECIDE,)),
-    (Phase.MATCHING_ALONE, Event.REFUSED): (Phase.DELIVERING, (Action.REFUSE,)),
+    (Phase.MATCHING_ALONE, Event.REFUSED): (Phase.ANSWERING, (Action.REFUSE,)),
     (Phase.WAIT_BODY, Event.BODY): (Phase.DECIDING_BODY, (Action.DECIDE,)),
     (Phase.WAIT_BODY, Event.ENDED): (Phase.DONE, (Action.GIVE_UP,)),
     (Phase.DECIDING_HEADERS, Event.DECIDED): (Phase.DELIVERING, (Action.ROUTE_HEADERS,)),
-    (Phase.DECIDING_HEADERS, Event.REFUSED): (Phase.DELIVERING, (Action.REFUSE,)),
+    (Phase.DECIDING_HEADERS, Event.REFUSED): (Phase.ANSWERING, (Action.REFUSE,)),
     (Phase.DECIDING_BODY, Event.DECIDED): (Phase.DELIVERING, (Action.ROUTE_BODY,)),
-    (Phase.DECIDING_BODY, Event.REFUSED): (Phase.DELIVERING, (Action.REFUSE,)),
+    (Phase.DECIDING_BODY, Event.REFUSED): (Phase.ANSWERING, (Action.REFUSE,)),
     (Phase.DELIVERING, Event.DELIVERED): (Phase.DONE, ()),
+    (Phase.ANSWERING, Event.DELIVERED): (Phase.DONE, ()),
 }
 
 

@@ -91,7 +91,9 @@ class Envoy:
             self.awaits = "request_body"
         else:
             common = getattr(message, kind).response
-            self.result.kind, self.result.clear_route_cache = "routed", common.clear_route_cache
+            # Without a header mutation, be it an empty one, Envoy ignores the wish (clear_route_cache_ignored).
+            anew = common.clear_route_cache and common.HasField("header_mutation")
+            self.result.kind, self.result.clear_route_cache = "routed", anew
 
     def _answer(self, answer: ext_proc_pb2.ImmediateResponse) -> None:
         self.result.kind = "answered"

@@ -99,6 +99,8 @@ def test_a_decision_names_the_endpoints_in_order_and_clears_the_route() -> None:
 
     assert reply.WhichOneof("response") == "request_body"
     assert reply.request_body.response.clear_route_cache
+    assert reply.request_body.response.header_mutation == ext_proc_pb2.HeaderMutation()
+    assert reply.request_body.response.HasField("header_mutation"), "without it, the route stays"
     assert reply.request_body.response.status == ext_proc_pb2.CommonResponse.CONTINUE
     assert not reply.request_body.response.HasField("body_mutation")
     assert MessageToDict(reply.dynamic_metadata) == {

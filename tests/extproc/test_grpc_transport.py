@@ -258,6 +258,20 @@ async def test_a_cancellation_while_writing_releases_once(at: int) -> None:
     assert not desk.live
 
 
+@pytest.mark.parametrize("dead", [False, True])
+async def test_an_envoy_that_ends_the_stream_as_soon_as_it_has_the_refusal_has_finished_it(dead: bool) -> None:
+    async def write(_: int) -> None:
+        if dead:
+            raise grpc.aio.InternalError("the stream is gone")
+        _cancel()
+        await asyncio.sleep(0)
+
+    desk, streams, _ = await _serve(FakeContext(write, (headers_message({**POST, ":path": "/nowhere"}),)))
+
+    assert streams.ended == [Outcome.FINISHED]
+    assert (len(desk.refusals), desk.abandoned) == (1, [])
+
+
 async def test_a_cancellation_after_the_last_write_keeps_the_reservation() -> None:
     async def write(number: int) -> None:
         await asyncio.sleep(0)
