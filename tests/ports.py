@@ -12,7 +12,7 @@ FIRST = 20_000
 BLOCK = 1_000
 
 
-def _block() -> itertools.count[int]:
+def _block() -> "itertools.count[int]":
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     # The process number keeps two test runs on one machine apart, most of the time.
     return itertools.count(FIRST + BLOCK * (worker % 12) + os.getpid() % 10 * (BLOCK // 20))

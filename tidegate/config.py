@@ -20,6 +20,10 @@ from tidegate.scheduling import pickers
 MAX_FILE_BYTES = 1_048_576
 
 
+MAX_BODY_BYTES = 268_435_456
+"""The most that ``limits.max_body_bytes`` may be: what one process can be asked to hold for one request."""
+
+
 class ConfigError(Exception):
     """The configuration cannot be used; one line for each fault, naming the file, the key and what was expected."""
 
@@ -123,7 +127,7 @@ class Limits(_Section):
     max_body_bytes: int = Field(
         33_554_432,
         ge=1024,
-        le=268_435_456,
+        le=MAX_BODY_BYTES,
         description="Largest request body in bytes; a larger one is answered with 413.",
     )
     decision_timeout_seconds: Seconds = Field(

@@ -4,18 +4,14 @@ from pathlib import Path
 
 import click
 
-from tidegate.config import ConfigError, load
+from tidegate.cli._options import load_or_exit
 
 
 @click.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
 def command(file: Path) -> None:
     """Check FILE; exit with status 2 and a line for each fault when it cannot be used."""
-    try:
-        config = load(file)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        raise SystemExit(2) from None
+    config = load_or_exit(file)
     endpoints = sum(len(pool.endpoints) for pool in config.pools)
     click.echo(f"{file}: {_counted(len(config.pools), 'pool')}, {_counted(endpoints, 'endpoint')}")
 

@@ -40,11 +40,13 @@ class Decision:
 
     Attributes:
         pool: the pool, which is also the Envoy cluster.
+        policy: the picker that chose.
         addresses: the endpoint picked, then its fallbacks in the order in which to try them.
         reservation: what now counts as in flight; whoever holds it sees to its release.
     """
 
     pool: str
+    policy: str
     addresses: tuple[str, ...]
     reservation: Reservation
 
@@ -117,7 +119,7 @@ class Dispatcher:
             reserved_at=now,
         )
         self._fleet.apply(RequestReserved(reservation), now)
-        return Decision(name, addresses, reservation)
+        return Decision(name, self._policies[name].picker, addresses, reservation)
 
 
 def _filtered(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:

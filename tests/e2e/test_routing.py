@@ -1,0 +1,441 @@
+"""A real Envoy, configured by the discovery server alone, with a stub that decides and two engines."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import grpc
+import pytest
+from aiohttp import web
+
+from protos import access_log_pb2, ai_pb2, ext_proc_pb2
+from tests.envoy_process import EnvoyProcess, running_envoy
+from tests.ports import free_port
+from tidegate.config import Config
+from tidegate.fleet.health import Reachability
+from tidegate.fleet.view import EndpointView, PoolView
+from xds import bootstrap, build
+from xds.events import DiscoveryEvent, Rejected, StreamOpened
+from xds.server import DiscoveryServer
+from xds.snapshot import Resource, Snapshot
+from xds.type_urls import LISTENER, ORDER
+
+MAX_BODY = 25_000_000
+CHAT = "/v1/chat/completions"
+
+
+def view(name: str, *addresses: str) -> PoolView:
+    unknown = (0, 0, 0.0, 0.0, None, None, None, None)
+    members = tuple(EndpointView(address, 1, Reachability.UNKNOWN, False, *unknown) for address in addresses)
+    return PoolView(name, "none", ("*",), members)
+
+
+@dataclass
+class Decider:
+    """An ext_proc service that answers every body with what the test says."""
+
+    port: int
+    pool: str | None = "small"
+    destinations: str = ""
+    refuse: ext_proc_pb2.ImmediateResponse | None = None
+    headers: list[dict[str, str]] = field(default_factory=list)
+    bodies: list[int] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        server = grpc.aio.server(options=[("grpc.max_receive_message_length", 64 << 20), ("grpc.so_reuseport", 0)])
+        handler = grpc.stream_stream_rpc_method_handler(self._process)
+        name = "envoy.service.ext_proc.v3.ExternalProcessor"
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, {"Process": handler}),))
+        server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop(0)
+
+    async def _process(self, requests: AsyncIterator[bytes], _context: object) -> AsyncIterator[bytes]:
+        async for raw in requests:
+            request = ext_proc_pb2.ProcessingRequest.FromString(raw)
+            reply = ext_proc_pb2.ProcessingResponse()
+            if request.HasField("request_headers"):
+                pairs = request.request_headers.headers.headers
+                self.headers.append({pair.key: pair.raw_value.decode() for pair in pairs})
+                reply.request_headers.SetInParent()
+                yield reply.SerializeToString()
+                continue
+            self.bodies.append(len(request.request_body.body))
+            if self.refuse is not None:
+                reply.immediate_response.CopyFrom(self.refuse)
+            else:
+                self._decide(reply)
+            yield reply.SerializeToString()
+            return
+
+    def _decide(self, reply: ext_proc_pb2.ProcessingResponse) -> None:
+        reply.request_body.response.clear_route_cache = True
+        # Without a header mutation, an empty one at least, Envoy ignores clear_route_cache.
+        reply.request_body.response.header_mutation.SetInParent()
+        if self.pool is not None:
+            reply.dynamic_metadata.update({"tidegate": {"pool": self.pool, "reservation": "r1"}})
+        if self.destinations:
+            reply.dynamic_metadata.update({"envoy.lb": {"x-gateway-destination-endpoint": self.destinations}})
+
+
+@dataclass
+class Engine:
+    """An HTTP server that says who it is and what it was sent."""
+
+    port: int
+    status: int = 200
+    seen: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", self.port).start()
+        try:
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        size = len(await request.read())
+        self.seen.append({name.lower(): value for name, value in request.headers.items()})
+        usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+        answer = {"object": "chat.completion", "model": "m", "port": self.port, "size": size, "usage": usage}
+        spoofed = {"x-gateway-destination-endpoint-served": "spoofed"}
+        return web.json_response(answer, status=self.status, headers=spoofed)
+
+
+@dataclass
+class Control:
+    """The discovery service and the access-log intake on one port; can be stopped and started again."""
+
+    port: int
+    server: DiscoveryServer = field(init=False)
+    events: list[DiscoveryEvent] = field(default_factory=list)
+    entries: list[access_log_pb2.HTTPAccessLogEntry] = field(default_factory=list)
+    _grpc: grpc.aio.Server | None = None
+
+    async def start(self, snapshot: Snapshot | None) -> None:
+        self.server = DiscoveryServer(self.events.append)
+        if snapshot is not None:
+            self.server.publish(snapshot)
+        self._grpc = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        log = grpc.stream_unary_rpc_method_handler(self._log)
+        name = "envoy.service.accesslog.v3.AccessLogService"
+        intake = grpc.method_handlers_generic_handler(name, {"StreamAccessLogs": log})
+        self._grpc.add_generic_rpc_handlers((*self.server.handlers(), intake))
+        self._grpc.add_insecure_port(f"127.0.0.1:{self.port}")
+        await self._grpc.start()
+
+    async def stop(self) -> None:
+        if self._grpc is not None:
+            await self._grpc.stop(0)
+            self._grpc = None
+
+    async def _log(self, messages: AsyncIterator[bytes], _context: object) -> bytes:
+        async for raw in messages:
+            self.entries.extend(access_log_pb2.StreamAccessLogsMessage.FromString(raw).http_logs.log_entry)
+        return b""
+
+
+@dataclass
+class Gateway:
+    """Everything together."""
+
+    config: Config
+    control: Control
+    decider: Decider
+    engines: tuple[Engine, Engine]
+    envoy: EnvoyProcess
+    session: aiohttp.ClientSession
+
+    def snapshot(self, *addresses: str) -> Snapshot:
+        return build.snapshot(self.config, [view("small", *addresses), view("large", *addresses)])
+
+    async def post(self, size: int = 100, path: str = CHAT, **headers: str) -> tuple[int, dict[str, Any]]:
+        url = f"http://127.0.0.1:{self.config.listener.port}{path}"
+        async with self.session.post(url, data=b"x" * size, headers=headers) as response:
+            self.last_headers = response.headers
+            return response.status, json.loads(await response.read())
+
+    async def served_by(self, size: int = 100) -> int:
+        status, answer = await self.post(size)
+        assert status == 200, answer
+        return int(answer["port"])
+
+
+async def eventually(holds: Callable[[], Any], seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while True:
+            result = holds()
+            if asyncio.iscoroutine(result):
+                result = await result
+            if result:
+                return
+            await asyncio.sleep(0.05)
+
+
+def config_for(engines: tuple[Engine, Engine]) -> Config:
+    first, second = engines
+    return Config.model_validate(
+        {
+            "listener": {"port": free_port()},
+            "control": {"xds_port": free_port(), "ext_proc_port": free_port()},
+            "envoy": {"admin_port": free_port()},
+            "limits": {"max_body_bytes": MAX_BODY},
+            "pools": (
+                {"name": "small", "endpoints": ({"address": first.address},)},
+                {"name": "large", "models": ("large",), "endpoints": ({"address": second.address},)},
+            ),
+        }
+    )
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[Gateway]:
+    engines = (Engine(free_port()), Engine(free_port()))
+    config = config_for(engines)
+    control = Control(config.control.xds_port)
+    decider = Decider(config.control.ext_proc_port)
+    addresses = tuple(engine.address for engine in engines)
+    async with AsyncExitStack() as stack:
+        for engine in engines:
+            await stack.enter_async_context(engine.serving())
+        await stack.enter_async_context(decider.serving())
+        await control.start(build.snapshot(config, [view("small", *addresses), view("large", *addresses)]))
+        stack.push_async_callback(control.stop)
+        text = bootstrap.render(config, bootstrap.template())
+        envoy = await stack.enter_async_context(running_envoy(text, config.envoy.admin_port))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        yield Gateway(config, control, decider, engines, envoy, session)
+
+
+async def test_the_named_endpoint_serves(gateway: Gateway) -> None:
+    for engine in (*gateway.engines, *reversed(gateway.engines)):
+        gateway.decider.destinations = engine.address
+        assert await gateway.served_by() == engine.port
+
+
+async def test_bodies_up_to_the_limit_are_decided_on_and_larger_ones_get_413(gateway: Gateway) -> None:
+    gateway.decider.destinations = gateway.engines[1].address
+    for size in (5_000_000, 20_000_000):
+        assert (await gateway.post(size))[1]["size"] == size
+    status, answer = await gateway.post(MAX_BODY + 1_000_000)
+    assert status == 413
+    assert answer["error"]["code"] == "request_too_large"
+    assert gateway.decider.bodies == [5_000_000, 20_000_000]
+
+
+async def test_a_request_without_a_decision_goes_nowhere(gateway: Gateway) -> None:
+    for pool in (None, "unknown"):
+        gateway.decider.pool = pool
+        gateway.decider.destinations = gateway.engines[0].address
+        status, answer = await gateway.post()
+        assert status == 503
+        assert answer == {
+            "error": {
+                "message": "No endpoint can take this request now. Try again later.",
+                "type": "server_error",
+                "param": None,
+                "code": "service_unavailable",
+            }
+        }
+        assert gateway.last_headers["retry-after"] == "1"
+        assert gateway.last_headers["content-type"] == "application/json"
+    assert not any(engine.seen for engine in gateway.engines)
+
+
+async def test_a_refused_connection_and_a_busy_engine_are_retried_on_the_next_of_the_list(gateway: Gateway) -> None:
+    first, second = gateway.engines
+    gone = f"127.0.0.1:{free_port()}"
+    gateway.control.server.publish(gateway.snapshot(first.address, second.address, gone))
+    await eventually(lambda: _members(gateway, "small", 3))
+    gateway.decider.destinations = f"{gone},{second.address}"
+    assert await gateway.served_by() == second.port
+    assert await gateway.served_by(5_000_000) == second.port
+    first.status = 503
+    gateway.decider.destinations = f"{first.address},{second.address}"
+    assert await gateway.served_by() == second.port
+
+
+async def test_a_removed_endpoint_is_not_used_even_when_it_is_named(gateway: Gateway) -> None:
+    first, second = gateway.engines
+    gateway.control.server.publish(gateway.snapshot(second.address))
+    await eventually(lambda: _members(gateway, "small", 1))
+    gateway.decider.destinations = first.address
+    assert await gateway.served_by() == second.port
+
+
+async def test_control_headers_of_a_client_reach_neither_the_decision_nor_the_engine(gateway: Gateway) -> None:
+    first, second = gateway.engines
+    gateway.decider.destinations = second.address
+    evil = {
+        "x-gateway-destination-endpoint": first.address,
+        "X-LLM-D-Objective": "critical",
+        "x-envoy-max-retries": "50",
+        "x-envoy-original-dst-host": first.address,
+        "x-tenant-id": "victim",
+        "x-prefiller-host-port": first.address,
+        "x-custom": "kept",
+    }
+    status, answer = await gateway.post(**evil)
+    assert (status, answer["port"]) == (200, second.port)
+    assert {name.lower() for name in evil} & {*second.seen[0]} == {"x-custom"}
+    assert not {name.lower() for name in evil} & {*gateway.decider.headers[0]}
+    assert "x-gateway-destination-endpoint-served" not in gateway.last_headers
+    assert gateway.last_headers["server"] == "tidegate"
+    assert gateway.last_headers["x-request-id"] == second.seen[0]["x-request-id"]
+
+
+async def test_odd_requests_are_refused_in_the_form_of_openai(gateway: Gateway) -> None:
+    for path, headers in ((CHAT, {"x_gateway_x": "1"}), ("/v1/..%2fadmin", {})):
+        status, answer = await gateway.post(path=path, **headers)
+        assert status == 400
+        assert answer["error"]["type"] == "invalid_request_error"
+    assert not gateway.decider.headers
+
+
+async def test_a_refusal_by_the_decider_passes_as_it_is(gateway: Gateway) -> None:
+    body = b'{"error": {"message": "slow down", "type": "rate_limit_error", "param": null, "code": "x"}}'
+    for status in (429, 503):
+        refusal = ext_proc_pb2.ImmediateResponse(body=body, details="refused")
+        refusal.status.code = status  # type: ignore[assignment]  # an open enum
+        header = refusal.headers.set_headers.add()
+        header.header.key, header.header.raw_value = "content-type", b"application/json"
+        gateway.decider.refuse = refusal
+        assert await gateway.post() == (status, json.loads(body))
+
+
+async def test_without_a_decider_requests_are_refused_in_the_form_of_openai() -> None:
+    engines = (Engine(free_port()), Engine(free_port()))
+    config = config_for(engines)
+    control = Control(config.control.xds_port)
+    await control.start(build.snapshot(config, [view("small", engines[0].address), view("large")]))
+    try:
+        text = bootstrap.render(config, bootstrap.template())
+        async with running_envoy(text, config.envoy.admin_port) as envoy, aiohttp.ClientSession() as session:
+            gateway = Gateway(config, control, Decider(0), engines, envoy, session)
+            status, answer = await gateway.post()
+    finally:
+        await control.stop()
+    assert status == 503
+    assert answer["error"]["code"] == "service_unavailable"
+
+
+async def test_the_access_log_tells_who_served_with_usage_and_time_to_first_token(gateway: Gateway) -> None:
+    second = gateway.engines[1]
+    gateway.decider.destinations = second.address
+    await gateway.served_by()
+    await eventually(lambda: gateway.control.entries)
+    (entry,) = gateway.control.entries
+    common = entry.common_properties
+    assert common.access_log_type == access_log_pb2.DownstreamEnd
+    assert (common.upstream_cluster, common.route_name) == ("small", "small")
+    assert int(common.custom_tags["ttft_us"]) >= int(common.custom_tags["upstream_ttft_us"]) > 0
+    metadata = common.metadata.filter_metadata
+    assert metadata["tidegate"]["reservation"] == "r1"
+    assert metadata["envoy.lb"]["x-gateway-destination-endpoint-served"] == second.address
+    usage = ai_pb2.TokenUsage.FromString(common.metadata.typed_filter_metadata["ai_usage"].value)
+    assert (usage.input_tokens.value, usage.output_tokens.value) == (3, 4)
+
+
+async def test_a_bad_listener_is_reported_and_the_last_good_one_goes_on(gateway: Gateway) -> None:
+    first, second = gateway.engines
+    gateway.decider.destinations = first.address
+    good = gateway.snapshot(first.address, second.address)
+    listener = good.of_type(LISTENER)["inference"]
+    bad = Resource(LISTENER, "inference", listener.body + b"\x12\x02\x0a\x00", listener.references)
+    rest = [resource for type_url in ORDER for resource in good.of_type(type_url).values() if resource != listener]
+    gateway.control.server.publish(Snapshot([*rest, bad]))
+    await eventually(lambda: any(isinstance(event, Rejected) for event in gateway.control.events))
+    rejected = [event for event in gateway.control.events if isinstance(event, Rejected)]
+    assert [(event.type_url, event.versions) for event in rejected] == [(LISTENER, {"inference": bad.version})]
+    assert rejected[0].message
+    assert await gateway.served_by() == first.port
+    # Other types go on, and the refused version is not sent again.
+    removed = [replace_assignment(resource, gateway.snapshot(first.address)) for resource in rest]
+    gateway.control.server.publish(Snapshot([*removed, bad]))
+    await eventually(lambda: _members(gateway, "small", 1))
+    assert sum(isinstance(event, Rejected) for event in gateway.control.events) == 1
+
+
+def replace_assignment(resource: Resource, source: Snapshot) -> Resource:
+    return source.of_type(resource.type_url).get(resource.name, resource)
+
+
+async def test_a_dead_control_plane_costs_nothing_and_envoy_rejoins_the_next(gateway: Gateway) -> None:
+    first, second = gateway.engines
+    gateway.decider.destinations = second.address
+    await gateway.control.stop()
+    for _ in range(5):
+        assert await gateway.served_by() == second.port
+    gateway.control.events.clear()
+    await gateway.control.start(gateway.snapshot(first.address))
+    await eventually(lambda: _members(gateway, "small", 1))
+    assert any(isinstance(event, StreamOpened) for event in gateway.control.events)
+    assert await gateway.served_by() == first.port
+
+
+async def test_pools_come_and_go_without_a_failed_request(gateway: Gateway) -> None:
+    first, second = gateway.engines
+    gateway.decider.destinations = first.address
+    small = gateway.config.pools[0]
+    added = small.model_copy(update={"name": "added", "models": ("added",)})
+    both = (first.address, second.address)
+    for round_ in range(3):
+        wanted = gateway.config.model_copy(update={"pools": (small, added) if round_ % 2 == 0 else (small,)})
+        pools = [view(pool.name, *both) for pool in wanted.pools]
+        gateway.control.server.publish(build.snapshot(wanted, pools))
+        for _ in range(20):
+            assert await gateway.served_by() == first.port
+    gateway.decider.pool = "added"
+    await eventually(lambda: _served(gateway))
+    assert not any(isinstance(event, Rejected) for event in gateway.control.events)
+
+
+async def test_the_control_plane_speaks_state_of_the_world_to_a_real_envoy_too() -> None:
+    engines = (Engine(free_port()), Engine(free_port()))
+    config = config_for(engines)
+    control, decider = Control(config.control.xds_port), Decider(config.control.ext_proc_port)
+    decider.destinations = engines[1].address
+    both = tuple(engine.address for engine in engines)
+    text = bootstrap.render(config, bootstrap.template().replace("DELTA_GRPC", "GRPC"))
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(engines[1].serving())
+        await stack.enter_async_context(decider.serving())
+        await control.start(build.snapshot(config, [view("small", *both), view("large", *both)]))
+        stack.push_async_callback(control.stop)
+        envoy = await stack.enter_async_context(running_envoy(text, config.envoy.admin_port))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        gateway = Gateway(config, control, decider, engines, envoy, session)
+        assert await gateway.served_by() == engines[1].port
+        # A changed cluster makes Envoy ask for its assignment again, and serve only when it came.
+        pools = (config.pools[0].model_copy(update={"engine": "llamacpp"}), config.pools[1])
+        changed = config.model_copy(update={"pools": pools})
+        control.server.publish(build.snapshot(changed, [view("small", both[1]), view("large", *both)]))
+        await eventually(lambda: _members(gateway, "small", 1))
+        assert await envoy.stat("cluster_manager.warming_clusters") == 0
+        assert await gateway.served_by() == engines[1].port
+        assert not any(isinstance(event, Rejected) for event in control.events)
+
+
+async def _members(gateway: Gateway, pool: str, count: int) -> bool:
+    return await gateway.envoy.stat(f"cluster.{pool}.membership_total") == count
+
+
+async def _served(gateway: Gateway) -> bool:
+    return (await gateway.post())[0] == 200

@@ -1,0 +1,373 @@
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.engines import pages
+from tests.engines.engine_server import Connection, EngineServer, Handler, answering, sending, serving
+from tests.ports import free_port
+from tidegate.config import Scrape
+from tidegate.engines import scraper as module
+from tidegate.engines.scraper import Scraper
+from tidegate.fleet.events import FleetEvent, LoadReported, ScrapeFailed, ScrapeStarted
+from tidegate.fleet.load import EngineReport
+
+LLAMACPP = answering(pages.LLAMACPP, "Content-Type: text/plain; version=0.0.4")
+LLAMACPP_REPORT = EngineReport(running=4, waiting=6, prompt_tokens_total=1253, generation_tokens_total=18)
+
+
+class Record:
+    """Takes events and observations, and lets a test wait for them."""
+
+    def __init__(self) -> None:
+        self.events: list[FleetEvent] = []
+        self.outcomes: list[tuple[str, str]] = []
+        self.seconds: list[float] = []
+        self._news = asyncio.Event()
+
+    def emit(self, event: FleetEvent) -> None:
+        self.events.append(event)
+        self._news.set()
+
+    def observe(self, address: str, outcome: str, seconds: float) -> None:
+        self.outcomes.append((address, outcome))
+        self.seconds.append(seconds)
+        self._news.set()
+
+    def of(self, address: str) -> list[FleetEvent]:
+        return [event for event in self.events if getattr(event, "address", None) == address]
+
+    def ends(self, address: str) -> list[FleetEvent]:
+        return [event for event in self.of(address) if not isinstance(event, ScrapeStarted)]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
+
+    async def end(self, address: str, number: int = 1) -> FleetEvent:
+        """Wait for ``number`` scrapes of ``address`` to end; return the event of the last one."""
+        await self.until(lambda: len(self.ends(address)) >= number)
+        return self.ends(address)[number - 1]
+
+
+@asynccontextmanager
+async def scraping(
+    targets: Mapping[str, str], *, interval: float = 0.05, seconds: float = 5.0, max_bytes: int = 100_000
+) -> AsyncIterator[tuple[Scraper, Record]]:
+    record = Record()
+    settings = Scrape(interval_seconds=interval, timeout_seconds=seconds, max_bytes=max_bytes)
+    scraper = Scraper(settings, record.emit, random.Random(7), record.observe)
+    scraper.watch(targets)
+    running = asyncio.create_task(scraper.run())
+    try:
+        yield scraper, record
+        assert not running.done()
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+    assert running.cancelled()
+
+
+async def test_a_scrape_announces_itself_before_it_asks_and_reports_what_it_heard() -> None:
+    started_before_asked: list[bool] = []
+    record: Record
+
+    async def handler(connection: Connection) -> None:
+        started_before_asked.append(isinstance(record.events[-1], ScrapeStarted))
+        await LLAMACPP(connection)
+
+    async with serving(handler) as server, scraping({server.address: "llamacpp"}) as (_, record):
+        await record.end(server.address, 3)
+        assert (
+            record.of(server.address)[:4]
+            == [
+                ScrapeStarted(server.address),
+                LoadReported(server.address, LLAMACPP_REPORT),
+            ]
+            * 2
+        )
+        assert record.outcomes[:2] == [(server.address, "ok")] * 2
+        assert server.heads[0].startswith("GET /metrics ")
+        assert server.connections == 1
+    assert all(started_before_asked)
+    assert all(0 < seconds < 10 for seconds in record.seconds)
+
+
+async def test_every_engine_is_asked_where_its_page_is() -> None:
+    async with serving(answering(pages.TRTLLM)) as server, scraping({server.address: "trtllm"}) as (_, record):
+        expected = EngineReport(running=5, waiting=2, kv_usage=0.4, kv_capacity_tokens=32_000)
+        assert await record.end(server.address) == LoadReported(server.address, expected)
+        assert server.heads[0].startswith("GET /prometheus/metrics ")
+
+
+@pytest.mark.parametrize(
+    ("handler", "outcome"),
+    [
+        (answering(pages.LLAMACPP, status="500 Internal Server Error"), "status"),
+        (answering("", "Location: http://169.254.169.254/", status="301 Moved Permanently"), "status"),
+        (answering("Unauthorized", status="401 Unauthorized"), "status"),
+        (answering("x" * 200_000), "too_large"),
+        (answering("llamacpp:requests_processing 1\n" * 2000), "too_large"),
+        (answering("<html><body>Welcome</body></html>", "Content-Type: text/html"), "unreadable"),
+        (answering('[{"iter": 1}]', "Content-Type: application/json"), "unreadable"),
+        (answering(b"\x1f\x8b", "Content-Encoding: gzip"), "unreadable"),
+        (sending(), "unreadable"),
+        (sending(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", *[b"u"] * 99, pause=0.05), "timeout"),
+    ],
+    ids=["500", "301", "401", "bytes", "series", "html", "json", "gzip", "reset", "slow"],
+)
+async def test_a_bad_answer_is_a_failure_and_nothing_against_the_endpoints_life(handler: Handler, outcome: str) -> None:
+    async with serving(handler) as server, scraping({server.address: "llamacpp"}, seconds=0.4) as (_, record):
+        event = await record.end(server.address)
+        await record.until(lambda: bool(record.outcomes))
+        assert isinstance(event, ScrapeFailed)
+        assert not event.unreachable
+        assert event.reason
+        assert "\n" not in event.reason
+        assert record.outcomes[0] == (server.address, outcome)
+
+
+async def test_a_refused_connection_is_a_failure_that_speaks_against_the_endpoints_life() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    async with scraping({address: "vllm"}) as (_, record):
+        await record.until(lambda: bool(record.outcomes))
+        assert record.of(address)[:2] == [
+            ScrapeStarted(address),
+            ScrapeFailed(address, unreachable=True, reason="cannot connect: Connection refused"),
+        ]
+        assert record.outcomes == [(address, "unreachable")]
+
+
+async def test_a_page_without_a_known_series_is_an_empty_report() -> None:
+    async with serving(answering(pages.TGI)) as server, scraping({server.address: "vllm"}) as (_, record):
+        assert await record.end(server.address) == LoadReported(server.address, EngineReport())
+        await record.until(lambda: bool(record.outcomes))
+        assert record.outcomes[0] == (server.address, "no_series")
+
+
+async def test_an_engine_without_a_page_is_only_connected_to() -> None:
+    async with serving(LLAMACPP) as server, scraping({server.address: "none"}) as (_, record):
+        assert await record.end(server.address, 2) == LoadReported(server.address, EngineReport())
+        assert record.outcomes[0] == (server.address, "ok")
+        assert not server.heads
+        await server.stop()
+        await record.until(lambda: isinstance(record.ends(server.address)[-1], ScrapeFailed))
+        failed = record.ends(server.address)[-1]
+        assert isinstance(failed, ScrapeFailed)
+        assert failed.unreachable
+
+
+async def test_an_ipv6_endpoint_is_reached() -> None:
+    port = free_port()
+    try:
+        server = await asyncio.start_server(lambda _reader, writer: writer.close(), "::1", port)
+    except OSError:
+        pytest.skip("this host has no IPv6")
+    async with server, scraping({f"[::1]:{port}": "none"}) as (_, record):
+        assert await record.end(f"[::1]:{port}") == LoadReported(f"[::1]:{port}", EngineReport())
+
+
+async def test_an_endpoint_that_hangs_delays_no_other() -> None:
+    async with (
+        serving(sending(then="hang")) as slow,
+        serving(LLAMACPP) as good,
+        scraping({slow.address: "llamacpp", good.address: "llamacpp"}, seconds=60.0) as (_, record),
+    ):
+        await record.end(good.address, 3)
+        await record.until(lambda: record.of(slow.address) == [ScrapeStarted(slow.address)])
+
+
+async def test_a_rank_that_vanished_makes_one_report_unknown() -> None:
+    one = "\n".join(line for line in pages.VLLM_TWO_RANKS.splitlines() if 'engine="1"' not in line)
+    async with (
+        serving(answering(pages.VLLM_TWO_RANKS)) as server,
+        scraping({server.address: "vllm"}) as (_, record),
+    ):
+        await record.end(server.address)
+        server.handler = answering(one)
+        await record.until(lambda: _running(record.ends(server.address)) == 6)
+        seen = [
+            _running(record.ends(server.address)[: number + 1]) for number in range(len(record.ends(server.address)))
+        ]
+        assert seen[seen.index(None) - 1 : seen.index(None) + 2] == [8, None, 6]
+
+
+def _running(events: list[FleetEvent]) -> float | None:
+    last = events[-1]
+    assert isinstance(last, LoadReported)
+    return last.report.running
+
+
+async def test_a_target_that_is_added_is_scraped_and_one_that_stays_is_not_disturbed() -> None:
+    async with (
+        serving(LLAMACPP) as first,
+        serving(LLAMACPP) as second,
+        scraping({first.address: "llamacpp"}) as (scraper, record),
+    ):
+        await record.end(first.address)
+        scraper.watch({first.address: "llamacpp", second.address: "llamacpp"})
+        await record.end(second.address, 2)
+        assert first.connections == 1
+        starts = sum(isinstance(event, ScrapeStarted) for event in record.of(first.address))
+        assert 0 <= starts - len(record.ends(first.address)) <= 1
+
+
+async def test_a_target_that_is_removed_is_heard_of_no_more() -> None:
+    asked = asyncio.Event()
+
+    async def handler(connection: Connection) -> None:
+        asked.set()
+        await asyncio.sleep(0.05)
+        await LLAMACPP(connection)
+
+    async with (
+        serving(handler) as gone,
+        serving(LLAMACPP) as stays,
+        scraping({gone.address: "llamacpp", stays.address: "llamacpp"}) as (scraper, record),
+    ):
+        await asked.wait()
+        scraper.watch({stays.address: "llamacpp"})
+        before = len(record.of(gone.address))
+        await record.end(stays.address, len(record.ends(stays.address)) + 4)
+        assert len(record.of(gone.address)) == before
+
+
+async def test_a_target_whose_engine_changes_is_asked_anew() -> None:
+    async with (
+        serving(answering(pages.TGI + pages.LLAMACPP)) as server,
+        scraping({server.address: "llamacpp"}) as (scraper, record),
+    ):
+        await record.end(server.address)
+        scraper.watch({server.address: "tgi"})
+        await record.until(lambda: record.ends(server.address)[-1] == LoadReported(server.address, EngineReport(8, 3)))
+
+
+async def test_a_set_with_an_unknown_engine_changes_nothing() -> None:
+    async with serving(LLAMACPP) as server, scraping({server.address: "llamacpp"}) as (scraper, record):
+        with pytest.raises(KeyError):
+            scraper.watch({"127.0.0.1:1": "abacus"})
+        await record.end(server.address, len(record.ends(server.address)) + 2)
+
+
+async def test_an_empty_set_is_watched_in_peace() -> None:
+    async with scraping({}) as (scraper, record), serving(LLAMACPP) as server:
+        await asyncio.sleep(0.01)
+        scraper.watch({server.address: "llamacpp"})
+        await record.end(server.address)
+
+
+async def test_a_scraper_that_was_stopped_can_be_run_again() -> None:
+    record = Record()
+    async with serving(LLAMACPP) as server:
+        scraper = Scraper(Scrape(interval_seconds=0.05), record.emit, random.Random(7))
+        scraper.watch({server.address: "llamacpp"})
+        for number in (1, 2):
+            running = asyncio.create_task(scraper.run())
+            await record.end(server.address, number)
+            running.cancel()
+            await asyncio.wait([running])
+            assert running.cancelled()
+        count = len(record.events)
+        await asyncio.sleep(0.1)
+        assert len(record.events) == count
+
+
+async def test_an_endpoint_that_comes_back_is_reported_and_each_change_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "tidegate.engines")
+    server = EngineServer(LLAMACPP)
+    address = server.address
+
+    def last() -> FleetEvent:
+        return record.ends(address)[-1]
+
+    async with scraping({address: "llamacpp"}) as (_, record):
+        await record.end(address, 2)
+        await server.start()
+        await record.until(lambda: isinstance(last(), LoadReported))
+        server.handler = answering("", status="503 Service Unavailable")
+        await record.until(lambda: isinstance(last(), ScrapeFailed))
+        server.handler = answering("# EOF\n")
+        await record.until(lambda: isinstance(last(), LoadReported))
+        server.handler = LLAMACPP
+        await record.until(lambda: last() == LoadReported(address, LLAMACPP_REPORT))
+        await record.until(lambda: record.outcomes[-1] == (address, "ok"))
+        await record.end(address, len(record.ends(address)) + 2)
+        await server.stop()
+
+    seen = [entry.getMessage() for entry in caplog.records if entry.name == "tidegate.engines"]
+    prefix = f"scrape address={address} engine=llamacpp outcome="
+    assert seen[:5] == [
+        prefix + 'unreachable reason="cannot connect: Connection refused"',
+        prefix + 'ok reason=""',
+        prefix + 'status reason="status 503 instead of 200"',
+        prefix + 'no_series reason="no usable series"',
+        prefix + 'ok reason=""',
+    ]
+
+
+async def test_an_endpoint_that_is_well_from_the_start_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tidegate.engines")
+    async with serving(LLAMACPP) as server, scraping({server.address: "llamacpp"}) as (_, record):
+        await record.end(server.address, 3)
+        assert not [entry for entry in caplog.records if entry.name == "tidegate.engines"]
+
+
+async def test_a_fault_of_our_own_is_a_failed_scrape_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_args: object) -> EngineReport:
+        raise ZeroDivisionError
+
+    async with serving(LLAMACPP) as server:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "read", broken)
+            async with scraping({server.address: "llamacpp"}) as (_, record):
+                event = await record.end(server.address)
+                assert event == ScrapeFailed(server.address, unreachable=False, reason="unexpected ZeroDivisionError")
+                patch.undo()
+                await record.until(lambda: isinstance(record.ends(server.address)[-1], LoadReported))
+                assert record.outcomes[0] == (server.address, "fault")
+
+
+async def test_whoever_takes_the_events_cannot_end_the_scrapes(caplog: pytest.LogCaptureFixture) -> None:
+    record = Record()
+    calls = 0
+
+    def emit(event: FleetEvent) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < 6:
+            raise ZeroDivisionError
+        record.emit(event)
+
+    async with serving(LLAMACPP) as server:
+        scraper = Scraper(Scrape(interval_seconds=0.05), emit, random.Random(7))
+        scraper.watch({server.address: "llamacpp"})
+        running = asyncio.create_task(scraper.run())
+        await record.end(server.address)
+        running.cancel()
+        await asyncio.wait([running])
+    assert sum("unexpected ZeroDivisionError" in entry.getMessage() for entry in caplog.records) == 1
+
+
+@given(st.floats(0.05, 3600), st.integers())
+def test_pauses_differ_by_a_tenth_at_most(interval: float, seed: int) -> None:
+    rng = random.Random(seed)
+    pauses = [module.pause(interval, rng) for _ in range(20)]
+    assert all(0.9 * interval * (1 - 1e-9) <= pause <= 1.1 * interval * (1 + 1e-9) for pause in pauses)
+    assert len(set(pauses)) > 1
+
+
+@given(st.floats(0.05, 3600), st.integers())
+def test_the_first_scrape_comes_soon_and_not_for_all_at_once(interval: float, seed: int) -> None:
+    rng = random.Random(seed)
+    pauses = [module.first_pause(interval, rng) for _ in range(20)]
+    assert all(0 <= pause <= min(interval, 0.2) for pause in pauses)
+    assert len(set(pauses)) > 1

@@ -1,0 +1,110 @@
+"""The admin pages, asked over HTTP."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from tests.telemetry.fleets import DEAD, KNOWN, SILENT, pool
+from tidegate.telemetry.admin import PAGES, make_app
+from tidegate.telemetry.metrics import Metrics
+from tidegate.telemetry.status import JsonObject, describe
+
+Client = TestClient[web.Request, web.Application]
+
+
+def status() -> JsonObject:
+    return describe(
+        [pool(KNOWN, SILENT), pool(DEAD._replace(kv_usage=float("nan")), name="second")],
+        version="1.2.3",
+        config_file="tidegate.yaml",
+        uptime_seconds=12.3456,
+        reservations=3,
+    )
+
+
+@contextlib.asynccontextmanager
+async def pages(reasons: list[str] | None = None) -> AsyncIterator[Client]:
+    app = make_app(Metrics(list, int).render, lambda: reasons or [], status)
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+async def test_metrics_have_the_content_type_of_their_format() -> None:
+    async with pages() as client:
+        response = await client.get("/metrics")
+        assert response.status == 200
+        assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert "tidegate_inflight_reservations 0.0" in await response.text()
+
+
+async def test_a_living_process_is_healthy_even_when_it_is_not_ready() -> None:
+    async with pages(["no endpoint can be reached"]) as client:
+        response = await client.get("/healthz")
+        assert (response.status, await response.text()) == (200, "ok\n")
+
+
+async def test_ready_when_there_is_no_reason_against_it() -> None:
+    async with pages() as client:
+        response = await client.get("/readyz")
+        assert (response.status, await response.text()) == (200, "ok\n")
+
+
+async def test_not_ready_says_why_one_reason_a_line() -> None:
+    async with pages(["no configuration", "no Envoy"]) as client:
+        response = await client.get("/readyz")
+        assert (response.status, await response.text()) == (503, "no configuration\nno Envoy\n")
+
+
+async def test_status_tells_all_there_is_to_know_of_each_endpoint() -> None:
+    async with pages() as client:
+        response = await client.get("/status")
+        assert response.content_type == "application/json"
+        page = await response.json()
+    assert {key: page[key] for key in page if key != "pools"} == {
+        "version": "1.2.3",
+        "config_file": "tidegate.yaml",
+        "uptime_seconds": 12.346,
+        "inflight_reservations": 3,
+    }
+    known = page["pools"][0]["endpoints"][0]
+    assert known == {**KNOWN._asdict(), "reachability": "reachable"}
+    silent = page["pools"][0]["endpoints"][1]
+    assert silent["running"] is silent["kv_usage"] is silent["report_age"] is None
+    assert page["pools"][1]["endpoints"][0]["kv_usage"] is None
+
+
+async def test_the_index_lists_every_page() -> None:
+    async with pages() as client:
+        response = await client.get("/")
+        text = await response.text()
+        assert response.content_type == "text/plain"
+        for path in PAGES:
+            assert path in text
+            assert (await client.get(path)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/status/x", "/..%2fetc%2fpasswd"])
+async def test_any_other_page_is_not_found(path: str) -> None:
+    async with pages() as client:
+        response = await client.get(path)
+        assert response.status == 404
+        assert response.content_type == "text/plain"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
+async def test_nothing_can_be_done_but_get(method: str) -> None:
+    async with pages() as client:
+        for path in ("/", *PAGES):
+            response: aiohttp.ClientResponse = await client.request(method, path)
+            assert response.status == 405
+
+
+async def test_answers_are_neither_kept_nor_guessed_at() -> None:
+    async with pages() as client:
+        response = await client.get("/status")
+        assert response.headers["Cache-Control"] == "no-store"
+        assert response.headers["X-Content-Type-Options"] == "nosniff"

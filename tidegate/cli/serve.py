@@ -1,0 +1,36 @@
+"""``tidegate serve``: the control plane alone, for an Envoy that runs elsewhere."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import click
+import uvloop
+
+from tidegate.cli._options import LogFormat, config_option, load_or_exit, log_format_option
+from tidegate.runtime.control_plane import BindError, ControlPlane
+from tidegate.telemetry import log
+
+
+@click.command("serve")
+@config_option
+@log_format_option
+def command(file: Path, log_format: LogFormat) -> None:
+    """Run the control plane: decisions, discovery, access-log intake, metrics. SIGHUP reloads the configuration."""
+    log.setup(log_format)
+    config = load_or_exit(file)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(_serve(ControlPlane(config, file)))
+        except BindError as error:
+            click.echo(f"tidegate: {error}", err=True)
+            raise SystemExit(1) from None
+
+
+async def _serve(plane: ControlPlane) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, plane.reload)
+    await plane.run(stop)

@@ -1,0 +1,109 @@
+"""``tidegate status``: the fleet as a table, asked of a running control plane."""
+
+import asyncio
+import json
+import os
+
+import aiohttp
+import click
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+DEADLINE = 5.0
+"""Seconds for the whole question and answer."""
+
+PIPE_WIDTH = 10_000
+"""Columns of what is not a terminal: more than any table has."""
+
+
+class _Endpoint(msgspec.Struct):
+    address: str
+    reachability: str
+    ejected: bool
+    inflight_requests: int
+    inflight_tokens: int
+    running: float | None = None
+    waiting: float | None = None
+    kv_usage: float | None = None
+    report_age: float | None = None
+
+
+class _Pool(msgspec.Struct):
+    name: str
+    endpoints: list[_Endpoint]
+
+
+class _Status(msgspec.Struct):
+    pools: list[_Pool]
+
+
+@click.command("status")
+@click.option("--admin", default="127.0.0.1:9090", show_default=True, metavar="HOST:PORT", help="The admin address.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as it came.")
+def command(admin: str, as_json: bool) -> None:
+    """Print the fleet as a running control plane sees it; exit with status 1 when it cannot be asked."""
+    try:
+        body = asyncio.run(_fetch(f"http://{admin}/status"))
+        status = msgspec.json.decode(body, type=_Status)
+    except TimeoutError:
+        raise click.ClickException(f"{admin} did not answer within {DEADLINE:.0f} s") from None
+    except msgspec.DecodeError:
+        raise click.ClickException(f"{admin} answers, but not as Tidegate's admin port does") from None
+    except aiohttp.ClientResponseError as error:
+        raise click.ClickException(f"{admin} answered /status with {error.status}") from None
+    except (aiohttp.ClientError, ValueError) as error:
+        raise click.ClickException(f"cannot reach the admin port at {admin}: {_reason(error)}") from None
+    if as_json:
+        click.echo(json.dumps(json.loads(body), indent=2))
+    else:
+        _print(status)
+
+
+def _reason(error: Exception) -> str:
+    """Say it as the operating system does, where it was the operating system: aiohttp would repeat the address."""
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno and error.errno > 0 else str(error)
+
+
+async def _fetch(url: str) -> bytes:
+    timeout = aiohttp.ClientTimeout(total=DEADLINE)
+    async with aiohttp.ClientSession(timeout=timeout, raise_for_status=True) as session, session.get(url) as response:
+        return await response.read()
+
+
+def _print(status: _Status) -> None:
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    for heading in ("pool", "endpoint", "up", "ejected"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("requests", "tokens", "running", "waiting", "KV", "age"):
+        table.add_column(heading, no_wrap=True, justify="right")
+    for pool in status.pools:
+        for endpoint in pool.endpoints:
+            # As Text: rich would take the brackets of an IPv6 address for markup.
+            table.add_row(*map(Text, _row(pool.name, endpoint)))
+    console = Console()
+    if not console.is_terminal:
+        # Whoever reads from a pipe wants every address whole.
+        console.width = PIPE_WIDTH
+    console.print(table)
+
+
+def _row(pool: str, endpoint: _Endpoint) -> tuple[str, ...]:
+    return (
+        pool,
+        endpoint.address,
+        {"reachable": "yes", "unreachable": "no"}.get(endpoint.reachability, "-"),
+        "yes" if endpoint.ejected else "no",
+        str(endpoint.inflight_requests),
+        str(endpoint.inflight_tokens),
+        _known("{:.0f}", endpoint.running),
+        _known("{:.0f}", endpoint.waiting),
+        _known("{:.0%}", endpoint.kv_usage),
+        _known("{:.1f} s", endpoint.report_age),
+    )
+
+
+def _known(shape: str, value: float | None) -> str:
+    return "-" if value is None else shape.format(value)

@@ -1,0 +1,1 @@
+"""Putting the parts together, and keeping the processes that run them."""

@@ -1,0 +1,160 @@
+"""Everything on one machine: engines where wanted, the control plane, and a real Envoy in front."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from tidegate.config import Config
+from tidegate.runtime import ports
+from tidegate.runtime.processes import Child, Children, Program
+from tidegate.telemetry.log import event
+
+logger = logging.getLogger("tidegate.up")
+
+READY_SECONDS = 30.0
+"""How long each part may take to become ready before the start is given up."""
+
+POLL_SECONDS = 0.05
+
+
+class StartError(Exception):
+    """The stack did not come up; one line for each reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What to run.
+
+    Attributes:
+        config: the configuration in ``config_file``.
+        config_file: its path, which the control plane watches.
+        bootstrap_file: the Envoy bootstrap.
+        envoy: the Envoy executable.
+        engine_arguments: arguments of ``tidegate engine``; empty to start no engines.
+        engine_ports: the ports that it will bind.
+        log_format: ``text`` or ``json``.
+    """
+
+    config: Config
+    config_file: Path
+    bootstrap_file: Path
+    envoy: Path
+    engine_arguments: Sequence[str]
+    engine_ports: Sequence[int]
+    log_format: str
+
+    def claims(self) -> list[ports.Claim]:
+        """Return every port that the stack will bind."""
+        config = self.config
+        return [
+            ports.Claim("clients (listener.port)", config.listener.address, config.listener.port),
+            ports.Claim("metrics and health (admin.port)", config.admin.address, config.admin.port),
+            ports.Claim("discovery (control.xds_port)", config.control.address, config.control.xds_port),
+            ports.Claim("decisions (control.ext_proc_port)", config.control.address, config.control.ext_proc_port),
+            ports.Claim("Envoy's admin page (envoy.admin_port)", config.envoy.admin_address, config.envoy.admin_port),
+            *(ports.Claim("a simulated engine", "127.0.0.1", port) for port in self.engine_ports),
+        ]
+
+    async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+        """Start all parts, call ``ready``, and keep them running until ``stop`` is set; then stop every one.
+
+        Raises:
+            StartError: a port is taken, or a part did not become ready.
+        """
+        if taken := ports.conflicts(self.claims()):
+            raise StartError("\n".join(taken))
+        children = Children()
+        try:
+            started = await self._start(children, stop)
+            if not stop.is_set():
+                ready()
+                await _keep(children, started, stop)
+        finally:
+            await children.stop()
+
+    async def _start(self, children: Children, stop: asyncio.Event) -> list[Child]:
+        started: list[Child] = []
+        for program, is_ready in self._parts():
+            if stop.is_set():
+                break
+            child = await children.start(program)
+            started.append(child)
+            await _until_ready(child, is_ready, stop)
+        return started
+
+    def _parts(self) -> list[tuple[Program, Callable[[], Awaitable[bool]]]]:
+        """Return the programs in the order of their start, each with the test that it is ready."""
+        python = [sys.executable, "-m", "tidegate"]
+        config = self.config
+        engine = Program("engine", [*python, "engine", *self.engine_arguments])
+        serve = Program(
+            "control plane", [*python, "serve", "--config", str(self.config_file), "--log-format", self.log_format]
+        )
+        envoy = Program(
+            "envoy",
+            [
+                str(self.envoy),
+                "--config-path",
+                str(self.bootstrap_file),
+                "--concurrency",
+                str(config.envoy.concurrency),
+                "--disable-hot-restart",
+                "--log-level",
+                "warning",
+                # misc warns at every start that the usage filter's API is work in progress
+                "--component-log-level",
+                "misc:error",
+            ],
+        )
+        parts: list[tuple[Program, Callable[[], Awaitable[bool]]]] = []
+        if self.engine_arguments:
+            parts.append((engine, lambda: _answers(f"http://127.0.0.1:{self.engine_ports[-1]}/health")))
+        parts.append((serve, lambda: _answers(f"{url(config.admin.address, config.admin.port)}/readyz")))
+        parts.append((envoy, lambda: _answers(f"{url(config.envoy.admin_address, config.envoy.admin_port)}/ready")))
+        return parts
+
+
+def url(address: str, port: int) -> str:
+    """Return the URL under which a socket bound to ``address`` is reached from this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104  compared, not bound
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def _answers(page: str) -> bool:
+    """Return whether ``page`` answers 200."""
+    timeout = aiohttp.ClientTimeout(total=2.0)
+    try:
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(page) as answer:
+            return answer.status == 200
+    except (aiohttp.ClientError, TimeoutError):
+        return False
+
+
+async def _until_ready(child: Child, is_ready: Callable[[], Awaitable[bool]], stop: asyncio.Event) -> None:
+    name = child.program.name
+    ended = asyncio.ensure_future(child.wait())
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            while not stop.is_set() and not await is_ready():
+                if ended.done():
+                    raise StartError(f"{name} ended with status {ended.result()} before it was ready")
+                await asyncio.sleep(POLL_SECONDS)
+    except TimeoutError:
+        raise StartError(f"{name} was not ready within {READY_SECONDS:.0f} seconds") from None
+    finally:
+        ended.cancel()
+    event(logger, "ready", program=name)
+
+
+async def _keep(children: Children, started: Sequence[Child], stop: asyncio.Event) -> None:
+    """Restart what dies, until ``stop`` is set."""
+    async with asyncio.TaskGroup() as tasks:
+        keepers = [tasks.create_task(children.keep(child)) for child in started]
+        await stop.wait()
+        for keeper in keepers:
+            keeper.cancel()

@@ -1,0 +1,124 @@
+"""Child processes that do not outlive us: started, watched, started again when they die, and stopped together."""
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.telemetry.log import event
+
+logger = logging.getLogger("tidegate.processes")
+
+GRACE_SECONDS = 2.0
+"""How long a child may take to end after SIGTERM before it is killed."""
+
+RESTART_DELAYS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds before a dead child is started again; the last one repeats. A child that lived for LIVED starts over."""
+
+LIVED_SECONDS = 10.0
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A child process: its name in messages and its command line."""
+
+    name: str
+    command: Sequence[str]
+
+
+def _die_with_parent() -> None:
+    # In the child, before exec: the kernel sends SIGKILL when the parent dies, even by SIGKILL (prctl(2); Linux).
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Child:
+    """One running child process, in a process group of its own so that a Ctrl-C reaches only us."""
+
+    def __init__(self, program: Program) -> None:
+        """Describe the child; ``start`` runs it."""
+        self.program = program
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process number, while it has one."""
+        return self._process.pid if self._process else None
+
+    async def start(self) -> None:
+        """Start the process.
+
+        Raises:
+            OSError: the program cannot be run.
+        """
+        self._process = await asyncio.create_subprocess_exec(
+            *self.program.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            process_group=0,
+            preexec_fn=_die_with_parent,
+        )
+
+    async def wait(self) -> int:
+        """Wait for its end; return the exit status, negative for a signal."""
+        if self._process is None:
+            raise RuntimeError(f"{self.program.name} was not started")
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """End it: SIGTERM, and SIGKILL when it takes longer than ``GRACE_SECONDS``."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), GRACE_SECONDS)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+class Children:
+    """The children of one run."""
+
+    def __init__(self) -> None:
+        self._children: list[Child] = []
+
+    async def start(self, program: Program) -> Child:
+        """Start ``program``; it is stopped by ``stop``."""
+        child = Child(program)
+        self._children.append(child)
+        await child.start()
+        event(logger, "started", program=program.name, pid=child.pid)
+        return child
+
+    async def keep(self, child: Child) -> None:
+        """Start ``child`` again whenever it ends, until cancelled."""
+        clock = asyncio.get_running_loop().time
+        deaths = 0
+        while True:
+            started = clock()
+            status = await child.wait()
+            deaths = 1 if clock() - started > LIVED_SECONDS else deaths + 1
+            delay = RESTART_DELAYS[min(deaths, len(RESTART_DELAYS)) - 1]
+            event(
+                logger,
+                "ended unexpectedly",
+                level=logging.ERROR,
+                program=child.program.name,
+                status=status,
+                restart_in_seconds=delay,
+            )
+            await asyncio.sleep(delay)
+            await child.start()
+            event(logger, "started", program=child.program.name, pid=child.pid)
+
+    async def stop(self) -> None:
+        """Stop all children, at the same time."""
+        await asyncio.gather(*(child.stop() for child in self._children))

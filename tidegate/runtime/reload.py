@@ -1,0 +1,94 @@
+"""Noticing that the configuration file changed, and taking it over or refusing it."""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from tidegate.config import Config, ConfigError, parse
+from tidegate.telemetry.log import event
+
+logger = logging.getLogger("tidegate.config")
+
+POLL_SECONDS = 0.5
+"""Pause between two looks at the file. Its bytes are compared, not its times: a Kubernetes ConfigMap swaps a link."""
+
+FIXED = ("admin", "control", "envoy")
+"""Sections that cannot change while the process runs: sockets that others were told of."""
+
+
+def acceptable(current: Config, wanted: Config) -> Config:
+    """Return ``wanted`` if a running process may take it over.
+
+    Raises:
+        ConfigError: it changes something that needs a restart; a line for each.
+    """
+    changed = [section for section in FIXED if getattr(current, section) != getattr(wanted, section)]
+    lines = [f"{section}: cannot change while running; expected it as it was, or a restart" for section in changed]
+    if current.limits.lease_seconds != wanted.limits.lease_seconds:
+        lines.append("limits.lease_seconds: cannot change while running; expected it as it was, or a restart")
+    if lines:
+        raise ConfigError("\n".join(lines))
+    return wanted
+
+
+class ConfigFile:
+    """A configuration file that is watched.
+
+    A change is looked at only once its bytes have stood still for one poll, so that a half-written file is not judged.
+    """
+
+    def __init__(self, path: Path, current: Config) -> None:
+        """Watch ``path``, from which ``current`` was just read."""
+        self._path = path
+        self._current = current
+        self._judged = hashlib.sha256(path.read_bytes()).digest()
+        self._seen = self._judged
+        self._gone = False
+        self._asked = asyncio.Event()
+
+    def reload(self) -> None:
+        """Look at the file now, changed or not (SIGHUP)."""
+        self._asked.set()
+
+    async def watch(self, apply: Callable[[Config], None], refused: Callable[[str], None]) -> None:
+        """Call ``apply`` with each new configuration and ``refused`` with each refusal's reason, until cancelled."""
+        while True:
+            asked = await self._tick()
+            try:
+                text = await asyncio.to_thread(self._path.read_bytes)
+            except OSError as error:
+                if asked or not self._gone:
+                    self._refuse(f"{self._path}: cannot be read ({error.strerror})", refused)
+                self._gone = True
+                continue
+            self._gone = False
+            digest = hashlib.sha256(text).digest()
+            stood_still, self._seen = digest == self._seen, digest
+            if asked or (stood_still and digest != self._judged):
+                self._judged = digest
+                self._judge(text, apply, refused)
+
+    async def _tick(self) -> bool:
+        """Wait for the next poll; return whether a look was asked for."""
+        try:
+            await asyncio.wait_for(self._asked.wait(), POLL_SECONDS)
+        except TimeoutError:
+            return False
+        self._asked.clear()
+        return True
+
+    def _judge(self, text: bytes, apply: Callable[[Config], None], refused: Callable[[str], None]) -> None:
+        try:
+            wanted = acceptable(self._current, parse(text, str(self._path)))
+        except ConfigError as error:
+            self._refuse(str(error), refused)
+            return
+        self._current = wanted
+        apply(wanted)
+        event(logger, "configuration reloaded", file=str(self._path), pools=len(wanted.pools))
+
+    def _refuse(self, reason: str, refused: Callable[[str], None]) -> None:
+        event(logger, "configuration refused, the last good one goes on", level=logging.ERROR, reason=reason)
+        refused(reason)

@@ -1,0 +1,63 @@
+"""The fleet as gauges: read when Prometheus asks, so that an endpoint that is gone has no series left.
+
+What is unknown has no sample at all: a zero would look like an idle engine.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from tidegate.fleet.health import Reachability
+from tidegate.fleet.view import EndpointView, PoolView
+
+
+class _Gauge(NamedTuple):
+    name: str
+    help: str
+    value: Callable[[EndpointView], float | None]
+
+
+_UP = {Reachability.REACHABLE: 1.0, Reachability.UNREACHABLE: 0.0, Reachability.UNKNOWN: None}
+
+_GAUGES = (
+    _Gauge("tidegate_inflight_requests", "Requests sent to the endpoint and not over.", lambda e: e.inflight_requests),
+    _Gauge(
+        "tidegate_inflight_tokens", "Tokens those requests may come to hold, as estimated.", lambda e: e.inflight_tokens
+    ),
+    _Gauge("tidegate_endpoint_requests", "Requests at the endpoint, those of others included.", lambda e: e.requests),
+    _Gauge("tidegate_endpoint_tokens", "Tokens at the endpoint, those of others included.", lambda e: e.tokens),
+    _Gauge("tidegate_endpoint_running", "Requests in the engine's batch, as it last said.", lambda e: e.running),
+    _Gauge("tidegate_endpoint_waiting", "Requests waiting in the engine, as it last said.", lambda e: e.waiting),
+    _Gauge("tidegate_endpoint_kv_usage_ratio", "Share of the engine's KV cache in use, 0 to 1.", lambda e: e.kv_usage),
+    _Gauge("tidegate_scrape_age_seconds", "Time since the engine's last report.", lambda e: e.report_age),
+    _Gauge("tidegate_endpoint_up", "Whether the endpoint can be reached.", lambda e: _UP[e.reachability]),
+    _Gauge("tidegate_endpoint_ejected", "Whether the endpoint is taken out of Envoy's table.", lambda e: e.ejected),
+)
+
+
+class FleetCollector(Collector):
+    """Gauges of every endpoint, labelled ``pool`` and ``endpoint``."""
+
+    def __init__(self, views: Callable[[], Sequence[PoolView]], reservations: Callable[[], int]) -> None:
+        """Read the pools from ``views``, and from ``reservations`` how many requests hold a place anywhere."""
+        self._views = views
+        self._reservations = reservations
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield one family for each gauge."""
+        views = self._views()
+        for gauge in _GAUGES:
+            family = GaugeMetricFamily(gauge.name, gauge.help, labels=("pool", "endpoint"))
+            for pool in views:
+                for endpoint in pool.endpoints:
+                    value = gauge.value(endpoint)
+                    if value is not None:
+                        family.add_metric((pool.name, endpoint.address), float(value))
+            yield family
+        yield GaugeMetricFamily(
+            "tidegate_inflight_reservations",
+            "Requests that hold a place on an endpoint, removed endpoints included.",
+            value=self._reservations(),
+        )

@@ -1,0 +1,212 @@
+"""One request, read out of one entry of Envoy's gRPC access log.
+
+Nothing in an entry is taken for granted: what is missing, odd or of the wrong type is unknown (``None`` or ``""``), and
+never zero.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError
+from google.protobuf.struct_pb2 import Value
+from google.protobuf.wrappers_pb2 import UInt64Value
+
+from protos.access_log_pb2 import AccessLogCommon, AccessLogType, HTTPAccessLogEntry
+from protos.ai_pb2 import TokenUsage
+from protos.core_pb2 import Address, Metadata
+from tidegate.telemetry.outcome import Outcome, classify
+
+DECISION_NAMESPACE = "tidegate"
+"""Dynamic metadata that the decision left: reservation, pool, model, api, prompt_tokens, count_source, stream."""
+DESTINATION_NAMESPACE, DESTINATION_KEY = "envoy.lb", "x-gateway-destination-endpoint"
+"""Dynamic metadata that names the endpoints: a list of ``ip:port``, the pick first."""
+TTFT_TAG, UPSTREAM_TTFT_TAG = "ttft_us", "upstream_ttft_us"
+"""Custom tags in microseconds; ``-`` when the first byte never came."""
+USAGE_TYPE = "/envoy.data.ai.v3.TokenUsage"
+"""How the ``Any`` of Envoy's AI protocol manager is known: our slice bears another package name than the type URL."""
+
+MAX_TOKENS = 100_000_000
+"""More tokens than any request can have: a larger number is nonsense, and would spoil sums and means for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The engine's own count, in tokens; ``None`` where it said none or Envoy could not read all of the answer."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One request, as far as Envoy's log tells.
+
+    Attributes:
+        reservation: id of its reservation; empty when none was made.
+        pool: where it was sent; empty when unknown. So are ``model``, ``api`` and ``count_source``.
+        model: the model's name as the client wrote it.
+        api: the API it came by.
+        stream: whether a streamed answer was asked for.
+        estimated_prompt_tokens: prompt tokens as counted before the decision.
+        count_source: how that count came about.
+        status: HTTP status sent to the client; 0 when the client left before there was one.
+        outcome: how it ended.
+        served: ``ip:port`` of the endpoint that answered, or the last one tried; IPv6 in brackets.
+        named: ``ip:port`` of the endpoint that was picked.
+        attempts: how often Envoy turned to an endpoint; 0 when never.
+        duration_seconds: from the request's first byte to the answer's last.
+        ttft_seconds: from the request's first byte to the answer body's first, decision and failed attempts included.
+            For a streamed answer the time to the first token; for any other the time to the whole answer.
+        upstream_ttft_seconds: likewise, from the last attempt's last request byte: the engine's share alone.
+        usage: the engine's own count of tokens.
+        ended: this is the request's last entry; otherwise it is still running.
+        malformed: something in the entry could not be read.
+    """
+
+    reservation: str
+    pool: str
+    model: str
+    api: str
+    stream: bool | None
+    estimated_prompt_tokens: int | None
+    count_source: str
+    status: int
+    outcome: Outcome
+    served: str | None
+    named: str | None
+    attempts: int
+    duration_seconds: float | None
+    ttft_seconds: float | None
+    upstream_ttft_seconds: float | None
+    usage: Usage
+    ended: bool
+    malformed: bool
+
+    @property
+    def answered(self) -> bool:
+        """Whether the answer's status was one of success, however the answer then ended."""
+        return 200 <= self.status < 300
+
+    @property
+    def seconds_per_output_token(self) -> float | None:
+        """Mean time between the tokens of a streamed answer after the first; ``None`` when it cannot be told."""
+        tokens = self.usage.completion_tokens
+        if not self.stream or self.duration_seconds is None or self.ttft_seconds is None or tokens is None:
+            return None
+        generating = self.duration_seconds - self.ttft_seconds
+        return generating / (tokens - 1) if tokens > 1 and generating >= 0 else None
+
+
+def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
+    """Read one entry; whatever it holds, this raises nothing."""
+    common = entry.common_properties
+    decision = common.metadata.filter_metadata.get(DECISION_NAMESPACE)
+    facts: Mapping[str, Value] = {} if decision is None else decision.fields
+    reservation = _text(facts, "reservation")
+    status = entry.response.response_code.value
+    ended = common.access_log_type == AccessLogType.DownstreamEnd
+    attempts = common.upstream_request_attempt_count
+    usage, readable = _usage(common.metadata)
+    return RequestRecord(
+        reservation=reservation,
+        pool=_text(facts, "pool"),
+        model=_text(facts, "model"),
+        api=_text(facts, "api"),
+        stream=_flag(facts, "stream"),
+        estimated_prompt_tokens=_number(facts, "prompt_tokens"),
+        count_source=_text(facts, "count_source"),
+        status=status,
+        outcome=classify(
+            status, common.response_flags, attempts=attempts, refused=decision is not None and not reservation
+        )
+        if ended
+        else Outcome.RUNNING,
+        served=_address(common.upstream_remote_address),
+        named=_named(common.metadata),
+        attempts=attempts,
+        duration_seconds=_seconds(common.duration) if common.HasField("duration") else None,
+        ttft_seconds=_tag(common, TTFT_TAG),
+        upstream_ttft_seconds=_tag(common, UPSTREAM_TTFT_TAG),
+        usage=usage,
+        ended=ended,
+        malformed=not readable,
+    )
+
+
+def _text(facts: Mapping[str, Value], key: str) -> str:
+    value = facts.get(key)
+    return "" if value is None else value.string_value
+
+
+def _flag(facts: Mapping[str, Value], key: str) -> bool | None:
+    value = facts.get(key)
+    return value.bool_value if value is not None and value.HasField("bool_value") else None
+
+
+def _number(facts: Mapping[str, Value], key: str) -> int | None:
+    value = facts.get(key)
+    if value is None or not value.HasField("number_value") or not 0 <= value.number_value <= MAX_TOKENS:
+        return None
+    return int(value.number_value)
+
+
+def _seconds(duration: Duration) -> float | None:
+    seconds = duration.seconds + duration.nanos * 1e-9
+    return seconds if seconds >= 0 else None
+
+
+def _tag(common: AccessLogCommon, name: str) -> float | None:
+    text = common.custom_tags.get(name, "-")
+    return int(text) / 1e6 if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def _address(address: Address) -> str | None:
+    socket = address.socket_address
+    if not socket.address or not socket.port_value:
+        return None
+    if ":" not in socket.address:
+        return f"{socket.address}:{socket.port_value}"
+    try:
+        return f"[{ipaddress.IPv6Address(socket.address)}]:{socket.port_value}"
+    except ValueError:
+        return None
+
+
+def _named(metadata: Metadata) -> str | None:
+    destinations = metadata.filter_metadata.get(DESTINATION_NAMESPACE)
+    if destinations is None:
+        return None
+    return _text(destinations.fields, DESTINATION_KEY).partition(",")[0].strip() or None
+
+
+def _usage(metadata: Metadata) -> tuple[Usage, bool]:
+    """Return the usage, and whether what was there could be read."""
+    for packed in metadata.typed_filter_metadata.values():
+        if packed.type_url.endswith(USAGE_TYPE):
+            try:
+                usage = TokenUsage.FromString(packed.value)
+            except DecodeError:
+                return Usage(), False
+            return _tokens(usage), True
+    return Usage(), True
+
+
+def _tokens(usage: TokenUsage) -> Usage:
+    # PARTIAL and FAILED mean that Envoy gave up on the answer: what it has by then may be too little.
+    if usage.extraction_status != TokenUsage.COMPLETE:
+        return Usage()
+    into, out = usage.input_token_details, usage.output_token_details
+    return Usage(
+        prompt_tokens=_count(usage.input_tokens) if usage.HasField("input_tokens") else None,
+        completion_tokens=_count(usage.output_tokens) if usage.HasField("output_tokens") else None,
+        cached_tokens=_count(into.cached_tokens) if into.HasField("cached_tokens") else None,
+        reasoning_tokens=_count(out.reasoning_tokens) if out.HasField("reasoning_tokens") else None,
+    )
+
+
+def _count(value: UInt64Value) -> int | None:
+    return value.value if value.value <= MAX_TOKENS else None

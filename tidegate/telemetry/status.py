@@ -1,0 +1,47 @@
+"""The fleet as JSON: what the admin page ``/status`` says, and ``tidegate status`` prints."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from tidegate.fleet.view import EndpointView, PoolView
+
+JsonObject = Mapping[str, object]
+
+
+def describe(
+    views: Sequence[PoolView], *, version: str, config_file: str | None, uptime_seconds: float, reservations: int
+) -> JsonObject:
+    """Return the status page.
+
+    Args:
+        views: the pools now.
+        version: Tidegate's own.
+        config_file: where the configuration came from; ``None`` when from no file.
+        uptime_seconds: since the control plane started.
+        reservations: requests that hold a place anywhere.
+    """
+    return {
+        "version": version,
+        "config_file": config_file,
+        "uptime_seconds": round(uptime_seconds, 3),
+        "inflight_reservations": reservations,
+        "pools": [
+            {
+                "name": pool.name,
+                "engine": pool.engine,
+                "models": list(pool.models),
+                "endpoints": [_endpoint(endpoint) for endpoint in pool.endpoints],
+            }
+            for pool in views
+        ],
+    }
+
+
+def _endpoint(view: EndpointView) -> JsonObject:
+    fields = {**view._asdict(), "reachability": view.reachability.value}
+    return {key: _sayable(value) for key, value in fields.items()}
+
+
+def _sayable(value: object) -> object:
+    """Return ``value``, or ``None`` for a number that JSON has no word for."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

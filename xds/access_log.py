@@ -1,0 +1,50 @@
+"""One log entry for each request that ended, and one every ten seconds for each that runs, over gRPC to Tidegate."""
+
+from envoy_data_plane.envoy.config.accesslog import v3 as accesslog
+from envoy_data_plane.envoy.config.core import v3 as core
+from envoy_data_plane.envoy.data.accesslog import v3 as data
+from envoy_data_plane.envoy.extensions.access_loggers.grpc import v3 as grpc_log
+from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager import v3 as hcm
+from envoy_data_plane.envoy.type.tracing import v3 as tracing
+from envoy_data_plane.google.protobuf import Any
+
+from xds.messages import grpc_service, seconds
+from xds.names import ACCESS_LOG, ACCESS_LOG_CLUSTER, TTFT_TAG, UPSTREAM_TTFT_TAG
+
+TAGS = {
+    TTFT_TAG: "%COMMON_DURATION(DS_RX_BEG:US_RX_BODY_BEG:us)%",
+    UPSTREAM_TTFT_TAG: "%COMMON_DURATION(US_TX_END:US_RX_BODY_BEG:us)%",
+}
+"""Microseconds to the first byte of the answer's *body*: engines send its headers long before the first token. The
+first counts from the request's arrival, waiting included, the second from its delivery to the engine."""
+
+SIGN_OF_LIFE_SECONDS = 10.0
+"""How often a request that runs is reported; ``limits.lease_seconds`` rests on it."""
+
+
+def access_log() -> accesslog.AccessLog:
+    """Return the log."""
+    return accesslog.AccessLog(
+        name="envoy.access_loggers.http_grpc",
+        filter=accesslog.AccessLogFilter(
+            log_type_filter=accesslog.LogTypeFilter(
+                types=[data.AccessLogType.DownstreamEnd, data.AccessLogType.DownstreamPeriodic]
+            )
+        ),
+        typed_config=Any.pack(
+            grpc_log.HttpGrpcAccessLogConfig(
+                common_config=grpc_log.CommonGrpcAccessLogConfig(
+                    log_name=ACCESS_LOG,
+                    transport_api_version=core.ApiVersion.V3,
+                    grpc_service=grpc_service(ACCESS_LOG_CLUSTER),
+                    buffer_flush_interval=seconds(0.1),
+                    custom_tags=[tracing.CustomTag(tag=tag, value=value) for tag, value in TAGS.items()],
+                )
+            )
+        ),
+    )
+
+
+def access_log_options() -> hcm.HttpConnectionManagerHcmAccessLogOptions:
+    """Return how often a running request is reported."""
+    return hcm.HttpConnectionManagerHcmAccessLogOptions(access_log_flush_interval=seconds(SIGN_OF_LIFE_SECONDS))

@@ -1,0 +1,76 @@
+"""The control plane as Envoy clusters: where decisions come from, and where the access log goes."""
+
+from envoy_data_plane.envoy.config.cluster import v3 as cluster
+from envoy_data_plane.envoy.config.core import v3 as core
+from envoy_data_plane.envoy.config.endpoint import v3 as endpoint
+from envoy_data_plane.envoy.extensions.upstreams.http import v3 as upstream
+from envoy_data_plane.envoy.type import v3 as envoy_type
+from envoy_data_plane.google.protobuf import Any
+
+from tidegate.config import Control
+from xds.clusters import HTTP_OPTIONS
+from xds.messages import seconds, socket_address
+from xds.names import ACCESS_LOG_CLUSTER, EXT_PROC_CLUSTER
+
+NO_LIMIT = 1_000_000
+"""Every request that waits for a decision holds a stream; Envoy's own limit of 1024 would fail the next one."""
+
+
+def ext_proc_cluster(control: Control) -> cluster.Cluster:
+    """Return the cluster of the external-processing service.
+
+    One that hangs is left out within seconds (HTTP/2 pings and health checks); when none is well, the requests go to it
+    all the same, because an error from it says more than one about it.
+    """
+    built = _grpc_cluster(EXT_PROC_CLUSTER, control.reached_at, control.ext_proc_port)
+    built.circuit_breakers = cluster.CircuitBreakers(
+        thresholds=[
+            cluster.CircuitBreakersThresholds(
+                max_connections=NO_LIMIT, max_pending_requests=NO_LIMIT, max_requests=NO_LIMIT, max_retries=1000
+            )
+        ]
+    )
+    built.common_lb_config = cluster.ClusterCommonLbConfig(healthy_panic_threshold=envoy_type.Percent(value=1))
+    built.health_checks = [
+        core.HealthCheck(
+            timeout=seconds(1),
+            interval=seconds(1),
+            no_traffic_interval=seconds(1),
+            unhealthy_threshold=1,
+            healthy_threshold=1,
+            grpc_health_check=core.HealthCheckGrpcHealthCheck(),
+        )
+    ]
+    built.outlier_detection = cluster.OutlierDetection(
+        consecutive_gateway_failure=2,
+        enforcing_consecutive_gateway_failure=100,
+        interval=seconds(0.5),
+        base_ejection_time=seconds(2),
+        max_ejection_percent=50,
+    )
+    return built
+
+
+def access_log_cluster(control: Control) -> cluster.Cluster:
+    """Return the cluster of the access-log intake, which shares a port with the discovery service."""
+    return _grpc_cluster(ACCESS_LOG_CLUSTER, control.reached_at, control.xds_port)
+
+
+def _grpc_cluster(name: str, ip: str, port: int) -> cluster.Cluster:
+    member = endpoint.LbEndpoint(endpoint=endpoint.Endpoint(address=socket_address(ip, port)))
+    keepalive = core.KeepaliveSettings(interval=seconds(2), timeout=seconds(3))
+    http2 = upstream.HttpProtocolOptions(
+        explicit_http_config=upstream.HttpProtocolOptionsExplicitHttpConfig(
+            http2_protocol_options=core.Http2ProtocolOptions(connection_keepalive=keepalive)
+        )
+    )
+    return cluster.Cluster(
+        name=name,
+        type=cluster.ClusterDiscoveryType.STATIC,
+        connect_timeout=seconds(1),
+        lb_policy=cluster.ClusterLbPolicy.ROUND_ROBIN,
+        load_assignment=endpoint.ClusterLoadAssignment(
+            cluster_name=name, endpoints=[endpoint.LocalityLbEndpoints(lb_endpoints=[member])]
+        ),
+        typed_extension_protocol_options={HTTP_OPTIONS: Any.pack(http2)},
+    )

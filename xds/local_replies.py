@@ -1,0 +1,80 @@
+"""What Envoy itself answers, in the form of OpenAI's errors, so that client libraries understand it.
+
+The messages are fixed: Envoy's own name transport failures and internals, which are not for clients.
+"""
+
+from typing import NamedTuple
+
+from envoy_data_plane.envoy.config.accesslog import v3 as accesslog
+from envoy_data_plane.envoy.config.core import v3 as core
+from envoy_data_plane.envoy.extensions.access_loggers.filters.cel import v3 as cel
+from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager import v3 as hcm
+from envoy_data_plane.google.protobuf import Any, Struct
+
+HAS_A_BODY_OF_ITS_OWN = "'content-type' in response.headers"
+"""An answer that ext_proc gave (a refusal) passes here too, and says what it is; Envoy's own do not, yet."""
+
+
+class _Reply(NamedTuple):
+    comparison: accesslog.ComparisonFilterOp
+    status: int
+    kind: str
+    code: str
+    message: str
+    retry_after: str | None = None
+
+
+_EQ = accesslog.ComparisonFilterOp.EQ
+_GE = accesslog.ComparisonFilterOp.GE
+
+REPLIES = (
+    _Reply(_EQ, 408, "invalid_request_error", "request_timeout", "The request did not arrive in time."),
+    _Reply(_EQ, 413, "invalid_request_error", "request_too_large", "The request is larger than this gateway accepts."),
+    _Reply(_EQ, 431, "invalid_request_error", "headers_too_large", "The headers are larger than this gateway accepts."),
+    _Reply(
+        _EQ, 503, "server_error", "service_unavailable", "No endpoint can take this request now. Try again later.", "1"
+    ),
+    _Reply(_EQ, 504, "server_error", "timeout", "The answer did not come in time."),
+    _Reply(_GE, 500, "server_error", "internal_error", "The gateway failed to process this request."),
+    _Reply(_GE, 400, "invalid_request_error", "bad_request", "This gateway does not accept the request."),
+)
+"""The first that fits is used."""
+
+
+def local_reply_config() -> hcm.LocalReplyConfig:
+    """Return the mapping from Envoy's statuses to errors as OpenAI writes them."""
+    return hcm.LocalReplyConfig(mappers=[_left_alone(), *(_mapper(reply) for reply in REPLIES)])
+
+
+def _left_alone() -> hcm.ResponseMapper:
+    expression = cel.ExpressionFilter(expression=HAS_A_BODY_OF_ITS_OWN)
+    return hcm.ResponseMapper(
+        filter=accesslog.AccessLogFilter(
+            extension_filter=accesslog.ExtensionFilter(
+                name="envoy.access_loggers.extension_filters.cel", typed_config=Any.pack(expression)
+            )
+        )
+    )
+
+
+def _mapper(reply: _Reply) -> hcm.ResponseMapper:
+    error = {"message": reply.message, "type": reply.kind, "param": None, "code": reply.code}
+    return hcm.ResponseMapper(
+        filter=accesslog.AccessLogFilter(
+            status_code_filter=accesslog.StatusCodeFilter(
+                comparison=accesslog.ComparisonFilter(
+                    op=reply.comparison,
+                    value=core.RuntimeUInt32(default_value=reply.status, runtime_key=f"tidegate.reply_{reply.status}"),
+                )
+            )
+        ),
+        body_format_override=core.SubstitutionFormatString(json_format=Struct.from_dict({"error": error})),
+        headers_to_add=[_header("retry-after", reply.retry_after)] if reply.retry_after else [],
+    )
+
+
+def _header(name: str, value: str) -> core.HeaderValueOption:
+    return core.HeaderValueOption(
+        header=core.HeaderValue(key=name, value=value),
+        append_action=core.HeaderValueOptionHeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD,
+    )

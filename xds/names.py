@@ -1,0 +1,27 @@
+"""Names that several resources share, and that other parts of Tidegate know by agreement."""
+
+LISTENER = "inference"
+"""The listener for clients; also the prefix of the statistics of its connection manager."""
+
+ROUTES = "inference"
+"""The route configuration of that listener."""
+
+EXT_PROC_CLUSTER = "tidegate_ext_proc"
+ACCESS_LOG_CLUSTER = "tidegate_access_log"
+UNDECIDED_CLUSTER = "tidegate_undecided"
+"""A cluster without endpoints: where a request goes that nobody decided on. Pool names cannot hold an underscore."""
+
+DECISION_NAMESPACE = "tidegate"
+"""Dynamic metadata in which ext_proc says what it decided; ``pool`` is the cluster."""
+
+DESTINATION_NAMESPACE = "envoy.lb"
+DESTINATION_KEY = "x-gateway-destination-endpoint"
+SERVED_KEY = "x-gateway-destination-endpoint-served"
+"""The endpoints to try, and the one that served: the protocol of the Gateway API Inference Extension, proposal 004."""
+
+USAGE_NAMESPACE = "ai_usage"
+"""Typed dynamic metadata in which Envoy leaves the token usage that it read out of an answer."""
+
+ACCESS_LOG = "tidegate"
+TTFT_TAG = "ttft_us"
+UPSTREAM_TTFT_TAG = "upstream_ttft_us"

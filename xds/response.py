@@ -1,0 +1,139 @@
+"""What to send a client next: a function of what it should have and what it has. Pure.
+
+Two orders are kept. What is named comes first: listeners and routes wait until clusters and assignments are answered
+for. And what is named goes last: nothing is removed while the client still holds something that names it.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from protos import discovery_pb2
+from xds.client import Client
+from xds.snapshot import Reference, Resource, Snapshot
+from xds.subscription import ABSENT, Offer, Subscription
+from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ORDER, ROUTE
+
+_FIRST = (CLUSTER, ENDPOINT)
+_REFERRERS = {CLUSTER: (LISTENER, ROUTE), ENDPOINT: (CLUSTER,), ROUTE: (LISTENER,), LISTENER: ()}
+"""Which types name resources of a type."""
+
+
+def next_offer(snapshot: Snapshot, client: Client) -> Offer | None:
+    """Return the next response for ``client``, or ``None`` when it has all, or owes an answer first."""
+    for type_url in ORDER:
+        subscription = client.subscriptions.get(type_url)
+        if subscription is None or subscription.offered is not None:
+            continue
+        if type_url not in _FIRST and not _settled(snapshot, client):
+            return None
+        if offer := _offer(snapshot, client, subscription):
+            return offer
+    return None
+
+
+def encode(offer: Offer, nonce: str) -> bytes:
+    """Return ``offer`` as a serialized response of its variant."""
+    if offer.complete:
+        version = _version(offer.resources)
+        response = discovery_pb2.DiscoveryResponse(version_info=version, type_url=offer.type_url, nonce=nonce)
+        for resource in offer.resources:
+            response.resources.add(type_url=resource.type_url, value=resource.body)
+        return response.SerializeToString()
+    delta = discovery_pb2.DeltaDiscoveryResponse(
+        type_url=offer.type_url, nonce=nonce, removed_resources=list(offer.removed)
+    )
+    for resource in offer.resources:
+        packed = delta.resources.add(name=resource.name, version=resource.version)
+        packed.resource.type_url = resource.type_url
+        packed.resource.value = resource.body
+    return delta.SerializeToString()
+
+
+def _version(resources: Sequence[Resource]) -> str:
+    """Return the version of a complete set: a hash, so that every control plane gives the same set the same one."""
+    lines = "".join(f"{resource.name}={resource.version}\n" for resource in resources)
+    return hashlib.sha256(lines.encode()).hexdigest()[:16]
+
+
+def _settled(snapshot: Snapshot, client: Client) -> bool:
+    """Tell whether ``client`` answered for all clusters and assignments, so that what names them can follow.
+
+    A cluster that it applied is settled only with its assignment: Envoy asks for that in a request of its own, and
+    until it comes the cluster answers 503.
+    """
+    assignments = client.subscriptions.get(ENDPOINT)
+    clusters = client.subscriptions.get(CLUSTER)
+    if any(subscription and subscription.offered for subscription in (clusters, assignments)):
+        return False
+    if clusters is None or assignments is None:
+        return True
+    return all(
+        assignments.wants(name) and (name in assignments.held or name in assignments.rejected)
+        for name, cluster in clusters.known.items()
+        if Reference(ENDPOINT, name) in cluster.references and name in snapshot.of_type(ENDPOINT)
+    )
+
+
+def _offer(snapshot: Snapshot, client: Client, subscription: Subscription) -> Offer | None:
+    target, trial = _target(snapshot, subscription)
+    changed = {name: new.version for name, new in target.items() if subscription.held.get(name) != new.version}
+    if trial is not None:
+        changed = {trial: changed[trial]}
+    gone = () if trial is not None else tuple(_gone(snapshot, client, subscription))
+    removed = tuple(name for name in gone if not _named(client, Reference(subscription.type_url, name)))
+    if not changed and not removed:
+        return None
+    if client.incremental:
+        resources = tuple(target[name] for name in sorted(changed))
+        return Offer(subscription.type_url, resources, changed, removed)
+    return Offer(
+        subscription.type_url, tuple(_complete(subscription, target, changed, removed)), changed, removed, complete=True
+    )
+
+
+def _target(snapshot: Snapshot, subscription: Subscription) -> tuple[dict[str, Resource], str | None]:
+    """Return what may be sent, by name, and the one suspect that is to be tried alone now."""
+    target = {
+        name: resource
+        for name, resource in snapshot.of_type(subscription.type_url).items()
+        if subscription.wants(name) and subscription.rejected.get(name) != resource.version
+    }
+    suspects = sorted(
+        name
+        for name, resource in target.items()
+        if subscription.suspects.get(name) == resource.version != subscription.held.get(name)
+    )
+    return target, suspects[0] if suspects else None
+
+
+def _gone(snapshot: Snapshot, client: Client, subscription: Subscription) -> Iterator[str]:
+    """Yield what the client holds, or asked for, and the snapshot does not have."""
+    existing = snapshot.of_type(subscription.type_url)
+    for name in sorted({*subscription.held, *(subscription.names if client.incremental else ())}):
+        if name not in existing and subscription.held.get(name) != ABSENT:
+            yield name
+
+
+def _named(client: Client, reference: Reference) -> bool:
+    """Tell whether something that ``client`` holds names the resource.
+
+    Where it holds a version from before a reconnect that nobody here knows, that is taken to name everything.
+    """
+    for type_url in _REFERRERS[reference.type_url]:
+        referrers = client.subscriptions.get(type_url)
+        if referrers is None:
+            continue
+        offered = referrers.offered.resources if referrers.offered else ()
+        if any(reference in resource.references for resource in (*referrers.known.values(), *offered)):
+            return True
+        if any(name not in referrers.known for name, version in referrers.held.items() if version != ABSENT):
+            return True
+    return False
+
+
+def _complete(
+    subscription: Subscription, target: dict[str, Resource], changed: dict[str, str], removed: tuple[str, ...]
+) -> Iterator[Resource]:
+    """Yield the whole set in which only ``changed`` and ``removed`` differ from what the client holds."""
+    for name in sorted({*subscription.known, *changed} - {*removed}):
+        yield target[name] if name in changed else subscription.known[name]

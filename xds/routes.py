@@ -1,0 +1,85 @@
+"""Where a request goes: to the pool that was decided, or nowhere."""
+
+from envoy_data_plane.envoy.config.route import v3 as route
+from envoy_data_plane.envoy.extensions.retry.host.previous_hosts import v3 as previous_hosts
+from envoy_data_plane.envoy.type.matcher import v3 as matcher
+from envoy_data_plane.google.protobuf import Any
+
+from tidegate.config import Config, Limits, Pool
+from xds.messages import seconds
+from xds.names import DECISION_NAMESPACE, ROUTES, SERVED_KEY, UNDECIDED_CLUSTER
+
+RETRY_ON = "connect-failure,refused-stream,reset,retriable-status-codes"
+"""Failures before the answer's headers; Envoy retries nothing after them. Timeouts are not among them: a second engine
+would begin the same long work anew."""
+
+RETRIABLE_STATUS = (429, 502, 503)
+"""What a busy or starting engine says (vLLM, SGLang, llama.cpp 503; TGI 429). A 500 may be the request's own doing."""
+
+
+def route_configuration(config: Config) -> route.RouteConfiguration:
+    """Return all routes.
+
+    A request starts on the last one, and stays there until ext_proc names a pool in metadata and clears the route
+    cache: without a decision it goes nowhere. (Envoy 1.40 clears the cache only if the reply has a header mutation, an
+    empty one included.)
+    """
+    return route.RouteConfiguration(
+        name=ROUTES,
+        virtual_hosts=[
+            route.VirtualHost(
+                name=ROUTES,
+                domains=["*"],
+                routes=[*(_decided(pool, config.limits) for pool in config.pools), _undecided(config.limits)],
+            )
+        ],
+        # What an engine says to gateways is not for clients.
+        response_headers_to_remove=[SERVED_KEY, "endpoint-load-metrics"],
+    )
+
+
+def _decided(pool: Pool, limits: Limits) -> route.Route:
+    return route.Route(
+        name=pool.name,
+        match=route.RouteMatch(prefix="/", dynamic_metadata=[_decision_is(pool.name)]),
+        # A retry needs the whole body again: what is not buffered is not retried.
+        request_body_buffer_limit=limits.max_body_bytes,
+        route=route.RouteAction(
+            cluster=pool.name,
+            timeout=seconds(0),
+            idle_timeout=seconds(limits.idle_timeout_seconds),
+            retry_policy=route.RetryPolicy(
+                retry_on=RETRY_ON,
+                retriable_status_codes=list(RETRIABLE_STATUS),
+                num_retries=pool.retries,
+                retry_host_predicate=[other_hosts()],
+                host_selection_retry_max_attempts=3,
+                retry_back_off=route.RetryPolicyRetryBackOff(base_interval=seconds(0.01), max_interval=seconds(0.05)),
+            ),
+        ),
+    )
+
+
+def _undecided(limits: Limits) -> route.Route:
+    return route.Route(
+        name=UNDECIDED_CLUSTER,
+        match=route.RouteMatch(prefix="/"),
+        request_body_buffer_limit=limits.max_body_bytes,
+        route=route.RouteAction(cluster=UNDECIDED_CLUSTER, timeout=seconds(0)),
+    )
+
+
+def _decision_is(pool: str) -> matcher.MetadataMatcher:
+    return matcher.MetadataMatcher(
+        filter=DECISION_NAMESPACE,
+        path=[matcher.MetadataMatcherPathSegment(key="pool")],
+        value=matcher.ValueMatcher(string_match=matcher.StringMatcher(exact=pool)),
+    )
+
+
+def other_hosts() -> route.RetryPolicyRetryHostPredicate:
+    """Return the predicate by which a retry goes to a host that was not tried."""
+    return route.RetryPolicyRetryHostPredicate(
+        name="envoy.retry_host_predicates.previous_hosts",
+        typed_config=Any.pack(previous_hosts.PreviousHostsPredicate()),
+    )

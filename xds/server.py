@@ -1,0 +1,93 @@
+"""The aggregated discovery service over gRPC."""
+
+import itertools
+from typing import Any, cast
+
+import grpc
+
+from xds.events import Observe, StreamClosed
+from xds.snapshot import Snapshot
+from xds.stream import ProtocolError, Read, Stream
+
+SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+
+MAX_STREAMS = 1000
+"""Envoys served at once by one process; more are refused, and come again by themselves."""
+
+_Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class DiscoveryServer:
+    """Tells every connected Envoy what it should have, once there is something to tell."""
+
+    def __init__(self, observe: Observe, max_streams: int = MAX_STREAMS) -> None:
+        """``observe`` is called for everything that happens; what it raises ends the stream that it happened on."""
+        self._observe = observe
+        self._max_streams = max_streams
+        self._snapshot: Snapshot | None = None
+        self._streams: dict[int, Stream] = {}
+        self._numbers = itertools.count(1)
+
+    @property
+    def streams(self) -> int:
+        """How many clients are connected."""
+        return len(self._streams)
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Serve ``snapshot`` from now on; each client is sent what it lacks. Call it in the event loop's thread.
+
+        Raises:
+            ValueError: it names resources that it does not hold; the last good one goes on.
+        """
+        if missing := snapshot.consistent():
+            raise ValueError("; ".join(missing))
+        self._snapshot = snapshot
+        for stream in self._streams.values():
+            stream.publish(snapshot)
+
+    def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
+        """Return the service's handlers, for ``Server.add_generic_rpc_handlers``. They take and give raw bytes."""
+        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "StreamAggregatedResources": grpc.stream_stream_rpc_method_handler(self._state_of_the_world),
+            "DeltaAggregatedResources": grpc.stream_stream_rpc_method_handler(self._delta),
+        }
+        return (grpc.method_handlers_generic_handler(SERVICE, methods),)
+
+    async def _state_of_the_world(self, _requests: object, context: _Context) -> None:
+        await self._serve(context, incremental=False)
+
+    async def _delta(self, _requests: object, context: _Context) -> None:
+        await self._serve(context, incremental=True)
+
+    async def _serve(self, context: _Context, *, incremental: bool) -> None:
+        if len(self._streams) >= self._max_streams:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many discovery streams")
+        number = next(self._numbers)
+        stream = Stream(number, incremental, self._snapshot, self._observe)
+        self._streams[number] = stream
+        error: str | None = None
+        refused: ProtocolError | None = None
+        try:
+            await stream.serve(_reader(context), context.write)
+        except* ProtocolError as group:
+            refused = cast("ProtocolError", group.exceptions[0])
+            error = str(refused)
+        except* Exception as group:  # noqa: BLE001  one client's stream must not take others with it
+            # Once the call is over, reads and writes fail in ways of their own: the client left, nothing is wrong.
+            error = None if context.done() else repr(group.exceptions[0])
+        finally:
+            del self._streams[number]
+            if stream.opened:
+                self._observe(StreamClosed(number, stream.node, error))
+        if refused is not None:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refused))
+        elif error is not None:
+            await context.abort(grpc.StatusCode.INTERNAL, "the discovery stream failed")
+
+
+def _reader(context: _Context) -> Read:
+    async def read() -> bytes | None:
+        message: object = await context.read()
+        return message if isinstance(message, bytes) else None  # the other thing it may be is grpc.aio.EOF
+
+    return read

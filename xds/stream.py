@@ -1,0 +1,104 @@
+"""One client's stream over any transport of whole messages: requests in, responses out."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from google.protobuf.message import DecodeError
+
+from protos import discovery_pb2
+from xds.client import Answered, Client
+from xds.events import Acked, Observe, Pushed, Rejected, StreamOpened
+from xds.response import encode, next_offer
+from xds.snapshot import Snapshot
+from xds.subscription import TooManyNamesError
+
+Read = Callable[[], Awaitable[bytes | None]]
+"""Returns the next message, or ``None`` when there are no more."""
+
+Write = Callable[[bytes], Awaitable[None]]
+
+MAX_MESSAGE_CHARACTERS = 1000
+"""How much of a client's reason for a rejection is passed on."""
+
+
+class ProtocolError(Exception):
+    """The client sent something that cannot be understood, or asks for too much; the message may be shown to it."""
+
+
+class Stream:
+    """Serves one client until it leaves."""
+
+    def __init__(self, number: int, incremental: bool, snapshot: Snapshot | None, observe: Observe) -> None:
+        """Start with ``snapshot``; ``None`` keeps the client waiting until there is one."""
+        self.node = ""
+        self.opened = False
+        self._number = number
+        self._client = Client(incremental)
+        self._snapshot = snapshot
+        self._observe = observe
+        self._wake = asyncio.Event()
+        self._nonce = 0
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Serve ``snapshot`` from now on."""
+        self._snapshot = snapshot
+        self._wake.set()
+
+    async def serve(self, read: Read, write: Write) -> None:
+        """Read requests and write responses until the client sends no more.
+
+        Raises:
+            ExceptionGroup: of a ``ProtocolError``, or of whatever ``read`` and ``write`` raise.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            writer = tasks.create_task(self._write_all(write))
+            while (message := await read()) is not None:
+                self._take(message)
+                self._wake.set()
+            writer.cancel()
+
+    async def _write_all(self, write: Write) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._snapshot is not None:
+                self._client.recognise(self._snapshot)
+                offer = next_offer(self._snapshot, self._client)
+                if offer is None:
+                    break
+                self._nonce += 1
+                nonce = str(self._nonce)
+                # Noted before it is written: the answer may come before the write returns.
+                self._client.subscriptions[offer.type_url].sent(offer, nonce)
+                await write(encode(offer, nonce))
+                self._observe(Pushed(self._number, self.node, offer.type_url, len(offer.resources), len(offer.removed)))
+
+    def _take(self, message: bytes) -> None:
+        try:
+            answered = self._parsed(message)
+        except DecodeError:
+            raise ProtocolError("the request cannot be parsed") from None
+        except TooManyNamesError:
+            raise ProtocolError("too many resource names") from None
+        if answered is None:
+            return
+        type_url = answered.offer.type_url
+        if answered.error is None:
+            self._observe(Acked(self._number, self.node, type_url))
+        else:
+            reason = " ".join(answered.error.split())[:MAX_MESSAGE_CHARACTERS]
+            self._observe(Rejected(self._number, self.node, type_url, dict(answered.offer.changed), reason))
+
+    def _parsed(self, message: bytes) -> Answered | None:
+        if self._client.incremental:
+            delta = discovery_pb2.DeltaDiscoveryRequest.FromString(message)
+            self._introduce(delta.node.id)
+            return self._client.take_delta(delta)
+        request = discovery_pb2.DiscoveryRequest.FromString(message)
+        self._introduce(request.node.id)
+        return self._client.take(request)
+
+    def _introduce(self, node: str) -> None:
+        if not self.opened:
+            self.opened, self.node = True, node
+            self._observe(StreamOpened(self._number, node, self._client.incremental))
