@@ -19,7 +19,6 @@ from tidegate.scheduling import pickers
 
 MAX_FILE_BYTES = 1_048_576
 
-
 MAX_BODY_BYTES = 268_435_456
 """The most that ``limits.max_body_bytes`` may be: what one process can be asked to hold for one request."""
 
