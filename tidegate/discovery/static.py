@@ -1,4 +1,4 @@
-"""Endpoints from the configuration itself."""
+"""The source ``static``: the endpoints are those that the configuration file lists."""
 
 from tidegate.config import Config
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
@@ -7,7 +7,7 @@ from tidegate.scheduling.dispatch import Policy
 
 
 def declared(config: Config) -> PoolsDeclared:
-    """Return the pools of ``config``, in their order."""
+    """Return the pools that ``config`` lists, in its order."""
     return PoolsDeclared(
         tuple(
             PoolSpec(
@@ -22,5 +22,5 @@ def declared(config: Config) -> PoolsDeclared:
 
 
 def policies(config: Config) -> dict[str, Policy]:
-    """Return the policy of each pool of ``config`` by its name."""
+    """Return how each pool's endpoints are chosen, by pool name."""
     return {pool.name: Policy(pool.policy, pool.destinations) for pool in config.pools}
