@@ -40,7 +40,7 @@ def keys(prefix: str, prompt_tokens: int, own: str, output_tokens: int) -> list[
 def engine_request(
     request_id: str, prompt: int = 20, output: int = 4, *, prefix: str | None = None, limit: int | None = None
 ) -> EngineRequest:
-    """Return a request of ``prompt`` and ``output`` tokens; with the same ``prefix``, prompts begin with one another."""
+    """Return a request of ``prompt`` and ``output`` tokens; those with the same ``prefix`` begin alike."""
     block_keys = keys(prefix or request_id, prompt, request_id, output)
     return EngineRequest(request_id, prompt, output, output if limit is None else limit, block_keys)
 
@@ -67,12 +67,14 @@ async def serving(*engines: EngineSettings) -> AsyncIterator[list[str]]:
     stop = asyncio.Event()
     ready: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(serve(engines, stop, ready.set_result))
-    await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        ready.cancel()
-        await task
+    task.add_done_callback(lambda _: ready.cancel())
     try:
-        yield [f"http://{address}" for address in await ready]
+        addresses = await ready
+    except asyncio.CancelledError:
+        await task  # it says why nothing listens
+        raise
+    try:
+        yield [f"http://{address}" for address in addresses]
     finally:
         stop.set()
         await task

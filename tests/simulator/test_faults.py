@@ -1,5 +1,7 @@
 """What ``POST /fault`` understands."""
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,10 +45,8 @@ def test_what_is_not_understood_is_named_with_what_was_expected(body: bytes, exp
 
 @given(st.binary())
 def test_any_body_is_understood_or_refused(body: bytes) -> None:
-    try:
-        change(SOUND, body)
-    except FaultError as error:
-        assert "\n" not in str(error)
+    with contextlib.suppress(FaultError):
+        assert change(SOUND, body) is not None
 
 
 def test_faults_are_described_in_one_line() -> None:

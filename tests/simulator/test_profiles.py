@@ -48,5 +48,5 @@ def test_a_step_grows_with_prefill_batch_and_context() -> None:
     ids=str,
 )
 def test_a_profile_that_could_not_run_is_refused(change: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must|needs"):
+    with pytest.raises(ValueError, match=r"must|needs"):
         replace(PROFILES["h100"], **change)  # type: ignore[arg-type]
