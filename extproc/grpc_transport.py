@@ -33,12 +33,17 @@ def server_options(max_body_bytes: int) -> Sequence[tuple[str, int]]:
     - gRPC takes 4 MiB by default; a larger body would be a 500 for the client.
     - Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
     - The keepalive notices an Envoy that vanished without a word, and cancels what it had open.
+    - Envoy pings an idle connection every second or two, to notice the same of us. By default gRPC calls that abuse and
+      closes the connection with "too many pings" (measured: every eight seconds).
     """
     return (
         ("grpc.max_receive_message_length", max_body_bytes + ENVELOPE_BYTES),
         ("grpc.so_reuseport", 0),
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 500),
+        ("grpc.http2.max_ping_strikes", 0),
     )
 
 

@@ -98,7 +98,7 @@ async def wait_ready(envoy: EnvoyProcess) -> None:
     """Wait until ``envoy`` says that it is ready."""
     try:
         async with asyncio.timeout(READY_SECONDS):
-            while not await _ready(envoy):
+            while not await _ready(envoy):  # noqa: ASYNC110  what is waited for is in another process
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(f"Envoy was not ready in {READY_SECONDS} s:\n{envoy.log()[-4000:]}") from None

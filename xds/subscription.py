@@ -82,8 +82,8 @@ class Subscription:
     def request_names(self, names: Iterable[str]) -> None:
         """Take in the names of a state-of-the-world request: the whole subscription, anew.
 
-        No names mean everything, for listeners and clusters, until the client first gives some. A request that answers
-        nothing is a new question, even for the same names: Envoy asks for an assignment again when its cluster
+        No names mean everything, for listeners and clusters, until the client first gives some. The same names again, in
+        a request that answers nothing, are a new question: Envoy asks for an assignment again when its cluster
         changed, and warms the cluster until it comes.
 
         Raises:
@@ -93,7 +93,7 @@ class Subscription:
         if len(wanted) > MAX_NAMES:
             raise TooManyNamesError
         self.named = self.named or bool(wanted)
-        asked_again = self.nonce != "" and self.offered is None and wanted >= self.names
+        asked_again = self.nonce != "" and self.offered is None and wanted - {WILDCARD} == self.names
         self.wildcard = WILDCARD in wanted or (not self.named and self.type_url in FULL_STATE)
         self.names = wanted - {WILDCARD}
         if asked_again:
@@ -157,13 +157,14 @@ class Subscription:
         """Take in that the client refused the unanswered response; return it.
 
         What the client has is then what it had. Every rejection makes progress, so that none is repeated for ever:
-        removals count as done, several new versions become suspects, and a single one is rejected for good.
+        several new versions become suspects, a single one is rejected for good, and removals alone count as done.
         """
         offer, self.offered = self.offered, None
         if offer is None:
             return None
-        self._forget(offer.removed)
-        if len(offer.changed) == 1:
+        if not offer.changed:
+            self._forget(offer.removed)
+        elif len(offer.changed) == 1:
             self.rejected.update(offer.changed)
             for name in offer.changed:
                 self.suspects.pop(name, None)

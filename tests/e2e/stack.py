@@ -1,6 +1,7 @@
 """A whole Tidegate for a test: engines, ``tidegate up`` with a real Envoy, all on ports of their own."""
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -78,8 +79,12 @@ class Process:
         try:
             return self.process.wait(10)
         finally:
-            self.process.kill()
-            self.process.wait()
+            self.kill()
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait for the end."""
+        self.process.kill()
+        self.process.wait()
 
 
 @contextlib.contextmanager
@@ -89,12 +94,11 @@ def engines(folder: Path, *profiles: str, options: Sequence[str] = ()) -> Iterat
     processes = [start_engine(folder, port, profile, options) for port, profile in zip(ports, profiles, strict=True)]
     try:
         for port in ports:
-            until(lambda port=port: _healthy(f"http://127.0.0.1:{port}/health"), 20, f"engine {port} is up")
+            until(functools.partial(_healthy, f"http://127.0.0.1:{port}/health"), 20, f"engine {port} is up")
         yield ports
     finally:
         for process in processes:
-            process.process.kill()
-            process.process.wait()
+            process.kill()
 
 
 def start_engine(folder: Path, port: int, profile: str = "h100", options: Sequence[str] = ()) -> Process:
@@ -169,6 +173,15 @@ class Stack:
             for (name, labels), value in self.metrics().items()
             if "inflight" in name and value != 0
         }
+
+    def settle(self) -> None:
+        """Wait until every request that is over has been counted."""
+        seen = -1.0
+        deadline = time.monotonic() + 10
+        while (now := self.total("tidegate_requests_total")) != seen or self.inflight():
+            assert time.monotonic() < deadline, self.inflight()
+            seen = now
+            time.sleep(0.4)
 
     def ask(self, content: str = "hello", **body: Any) -> tuple[int, Any, dict[str, str]]:
         """Send one chat request."""

@@ -84,7 +84,7 @@ def test_a_killed_engine_costs_no_request_but_those_it_was_answering(tmp_path: P
             time.sleep(0.5)
             # Nothing is being answered at this moment only by chance: so the in-flight ones of the victim may fail.
             answering = stack.total("tidegate_inflight_requests", endpoint=f"127.0.0.1:{victim}")
-            processes[victim].process.kill()
+            processes[victim].kill()
             until(lambda: stack.total("tidegate_endpoint_up") == 1, 10, "the killed one is known to be down")
             asked_when_down = len(statuses)
             until(lambda: len(statuses) > asked_when_down + 20, 20, "requests go on")
@@ -103,8 +103,7 @@ def test_a_killed_engine_costs_no_request_but_those_it_was_answering(tmp_path: P
             )
     finally:
         for process in processes.values():
-            process.process.kill()
-            process.process.wait()
+            process.kill()
 
 
 def test_a_reloaded_file_adds_an_endpoint_that_then_gets_traffic(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """A real Envoy, configured by the discovery server alone, with a stub that decides and two engines."""
 
 import asyncio
+import io
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,9 @@ from xds.snapshot import Resource, Snapshot
 from xds.type_urls import LISTENER, ORDER
 
 MAX_BODY = 25_000_000
+_PORT_70000 = bytes.fromhex("12060a0418f0a204")
+"""A fragment of a serialized listener: appended to one, it gives it a port that does not exist."""
+
 CHAT = "/v1/chat/completions"
 
 
@@ -48,7 +52,7 @@ class Decider:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         server = grpc.aio.server(options=[("grpc.max_receive_message_length", 64 << 20), ("grpc.so_reuseport", 0)])
-        handler = grpc.stream_stream_rpc_method_handler(self._process)
+        handler: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(self._process)
         name = "envoy.service.ext_proc.v3.ExternalProcessor"
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, {"Process": handler}),))
         server.add_insecure_port(f"127.0.0.1:{self.port}")
@@ -134,7 +138,7 @@ class Control:
         if snapshot is not None:
             self.server.publish(snapshot)
         self._grpc = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        log = grpc.stream_unary_rpc_method_handler(self._log)
+        log: grpc.RpcMethodHandler[Any, Any] = grpc.stream_unary_rpc_method_handler(self._log)
         name = "envoy.service.accesslog.v3.AccessLogService"
         intake = grpc.method_handlers_generic_handler(name, {"StreamAccessLogs": log})
         self._grpc.add_generic_rpc_handlers((*self.server.handlers(), intake))
@@ -162,13 +166,16 @@ class Gateway:
     engines: tuple[Engine, Engine]
     envoy: EnvoyProcess
     session: aiohttp.ClientSession
+    last_headers: Mapping[str, str] = field(default_factory=dict)
 
     def snapshot(self, *addresses: str) -> Snapshot:
         return build.snapshot(self.config, [view("small", *addresses), view("large", *addresses)])
 
-    async def post(self, size: int = 100, path: str = CHAT, **headers: str) -> tuple[int, dict[str, Any]]:
+    async def post(
+        self, size: int = 100, path: str = CHAT, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         url = f"http://127.0.0.1:{self.config.listener.port}{path}"
-        async with self.session.post(url, data=b"x" * size, headers=headers) as response:
+        async with self.session.post(url, data=io.BytesIO(b"x" * size), headers=headers) as response:
             self.last_headers = response.headers
             return response.status, json.loads(await response.read())
 
@@ -292,7 +299,7 @@ async def test_control_headers_of_a_client_reach_neither_the_decision_nor_the_en
         "x-prefiller-host-port": first.address,
         "x-custom": "kept",
     }
-    status, answer = await gateway.post(**evil)
+    status, answer = await gateway.post(headers=evil)
     assert (status, answer["port"]) == (200, second.port)
     assert {name.lower() for name in evil} & {*second.seen[0]} == {"x-custom"}
     assert not {name.lower() for name in evil} & {*gateway.decider.headers[0]}
@@ -303,7 +310,7 @@ async def test_control_headers_of_a_client_reach_neither_the_decision_nor_the_en
 
 async def test_odd_requests_are_refused_in_the_form_of_openai(gateway: Gateway) -> None:
     for path, headers in ((CHAT, {"x_gateway_x": "1"}), ("/v1/..%2fadmin", {})):
-        status, answer = await gateway.post(path=path, **headers)
+        status, answer = await gateway.post(path=path, headers=headers)
         assert status == 400
         assert answer["error"]["type"] == "invalid_request_error"
     assert not gateway.decider.headers
@@ -358,7 +365,7 @@ async def test_a_bad_listener_is_reported_and_the_last_good_one_goes_on(gateway:
     gateway.decider.destinations = first.address
     good = gateway.snapshot(first.address, second.address)
     listener = good.of_type(LISTENER)["inference"]
-    bad = Resource(LISTENER, "inference", listener.body + b"\x12\x02\x0a\x00", listener.references)
+    bad = Resource(LISTENER, "inference", listener.body + _PORT_70000, listener.references)
     rest = [resource for type_url in ORDER for resource in good.of_type(type_url).values() if resource != listener]
     gateway.control.server.publish(Snapshot([*rest, bad]))
     await eventually(lambda: any(isinstance(event, Rejected) for event in gateway.control.events))

@@ -51,7 +51,9 @@ def test_it_says_where_everything_listens_and_what_to_paste(tmp_path: Path) -> N
                 assert done.stdout.strip(), command
             assert (
                 '"content"'
-                in subprocess.run(commands[0], shell=True, capture_output=True, text=True, timeout=30).stdout
+                in subprocess.run(
+                    commands[0], shell=True, capture_output=True, text=True, timeout=30, check=True
+                ).stdout
             )
 
 

@@ -92,7 +92,9 @@ def command(
 ) -> None:
     """Run simulated engines that look like vLLM, until SIGINT or SIGTERM."""
     if len(profiles) not in {1, len(ports)}:
-        raise click.UsageError(f"{len(ports)} ports need 1 or {len(ports)} profiles, not {len(profiles)}")
+        raise click.UsageError(
+            f"{len(profiles)} profiles for {len(ports)} ports; expected one for all, or one for each"
+        )
     chosen = [_resized(PROFILES[name], max_num_seqs, num_gpu_blocks) for name in profiles]
     chosen *= len(ports) // len(chosen)
     try:

@@ -10,92 +10,23 @@ out, the youngest request in the batch loses its blocks, goes back to the head o
 """
 
 from collections import deque
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
 from tidegate.simulator.kv_cache import KVCache
 from tidegate.simulator.profiles import BLOCK_SIZE, Profile
-from tidegate.simulator.stats import Counters, FinishReason, Gauges, Milestones
+from tidegate.simulator.sequence import EngineRequest, Finished, SequenceState, StepOutcome
+from tidegate.simulator.stats import Counters, FinishReason, Gauges
 
 
 class QueueFullError(Exception):
     """The engine holds as many requests as it may."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineRequest:
-    """One sequence to compute.
-
-    Attributes:
-        id: unique among the live ones.
-        prompt_tokens: tokens to prefill, 1 or more.
-        output_tokens: tokens that the answer will have; 0 for prefill alone, as embeddings need.
-        max_tokens: the limit that the request set; an answer that reaches it ends for its length.
-        block_keys: for each full block of prompt and answer, from the start, what stands for everything up to its end
-            (see ``kv_cache``). Blocks beyond the given ones are not remembered.
-    """
-
-    id: str
-    prompt_tokens: int
-    output_tokens: int
-    max_tokens: int
-    block_keys: Sequence[Hashable] = ()
-
-
-class Finished(NamedTuple):
-    """A request that got all its tokens; ``cached_tokens`` of its prompt needed no prefill."""
-
-    id: str
-    reason: FinishReason
-    cached_tokens: int
-
-
-class StepOutcome(NamedTuple):
-    """What a step brought.
-
-    Attributes:
-        duration: seconds that the engine took.
-        tokens: ids of the requests that got one token each.
-        finished: the requests that ended with it.
-        preempted: ids of the requests that lost their blocks when it began.
-    """
-
-    duration: float
-    tokens: tuple[str, ...]
-    finished: tuple[Finished, ...]
-    preempted: tuple[str, ...]
-
-
-class _Sequence:
-    """A request inside the engine."""
-
-    __slots__ = ("blocks", "cached", "computed", "generated", "live", "preemptions", "request", "times")
-
-    def __init__(self, request: EngineRequest, now: float) -> None:
-        self.request = request
-        self.times = Milestones(now)
-        self.blocks: list[int] = []
-        self.computed = 0  # tokens whose KV is there
-        self.generated = 0
-        self.cached = 0  # prompt tokens found in the cache when it was first admitted
-        self.preemptions = 0
-        self.live = True
-
-    @property
-    def known(self) -> int:
-        """Tokens of prompt and answer so far: what has to be computed before the next one comes."""
-        return self.request.prompt_tokens + self.generated
-
-    @property
-    def decoding(self) -> bool:
-        return self.generated > 0 and self.known - self.computed == 1
-
-
 class _Step(NamedTuple):
     duration: float
-    work: tuple[tuple[_Sequence, int], ...]
+    work: tuple[tuple[SequenceState, int], ...]
     preempted: tuple[str, ...]
 
 
@@ -126,9 +57,9 @@ class BatchingEngine:
         self._max_model_len = max_model_len
         self._max_requests = profile.max_num_seqs + max_queue
         self._cache = KVCache(profile.num_gpu_blocks - 1)
-        self._running: list[_Sequence] = []
-        self._waiting: deque[_Sequence] = deque()
-        self._live: dict[str, _Sequence] = {}
+        self._running: list[SequenceState] = []
+        self._waiting: deque[SequenceState] = deque()
+        self._live: dict[str, SequenceState] = {}
         self._step: _Step | None = None
 
     @property
@@ -152,7 +83,7 @@ class BatchingEngine:
             self.counters.rejections += 1
             raise QueueFullError
         for request in requests:
-            sequence = self._live[request.id] = _Sequence(request, now)
+            sequence = self._live[request.id] = SequenceState(request, now)
             self._waiting.append(sequence)
 
     def abort(self, request_id: str) -> bool:
@@ -176,7 +107,7 @@ class BatchingEngine:
         """
         if self._step is not None:
             raise RuntimeError("a step is under way")
-        work: list[tuple[_Sequence, int]] = []
+        work: list[tuple[SequenceState, int]] = []
         preempted = self._continue_running(work)
         if not preempted:
             self._admit_waiting(work, now)
@@ -223,7 +154,7 @@ class BatchingEngine:
         duration = self.begin(now)
         return None if duration is None else self.complete(now + duration)
 
-    def _continue_running(self, work: list[tuple[_Sequence, int]]) -> list[str]:
+    def _continue_running(self, work: list[tuple[SequenceState, int]]) -> list[str]:
         """Plan for the requests in the batch, preempting the youngest while blocks lack; return the preempted."""
         budget = self._profile.max_num_batched_tokens
         preempted: list[str] = []
@@ -240,7 +171,7 @@ class BatchingEngine:
                 preempted.append(self._preempt(self._running.pop()))
         return preempted
 
-    def _admit_waiting(self, work: list[tuple[_Sequence, int]], now: float) -> None:
+    def _admit_waiting(self, work: list[tuple[SequenceState, int]], now: float) -> None:
         """Plan for waiting requests in their order, until the batch, the step or the KV cache is full."""
         budget = self._profile.max_num_batched_tokens - sum(tokens for _, tokens in work)
         while self._waiting and budget and len(self._running) < self._profile.max_num_seqs:
@@ -267,7 +198,7 @@ class BatchingEngine:
                 self.counters.prefix_queries += sequence.known
                 self.counters.prefix_hits += found
 
-    def _extend(self, sequence: _Sequence, tokens: int) -> bool:
+    def _extend(self, sequence: SequenceState, tokens: int) -> bool:
         """Give ``sequence`` the blocks that ``tokens`` more need; return whether there were enough."""
         until = sequence.computed + tokens
         fresh = self._cache.take(_blocks_for(until) - len(sequence.blocks))
@@ -280,7 +211,7 @@ class BatchingEngine:
             self._cache.publish(sequence.blocks[at], keys[at])
         return True
 
-    def _preempt(self, sequence: _Sequence) -> str:
+    def _preempt(self, sequence: SequenceState) -> str:
         self._cache.release(sequence.blocks)
         sequence.blocks = []
         sequence.computed = 0
@@ -289,11 +220,11 @@ class BatchingEngine:
         self._waiting.appendleft(sequence)
         return sequence.request.id
 
-    def _count_prompt(self, sequence: _Sequence) -> None:
+    def _count_prompt(self, sequence: SequenceState) -> None:
         self.counters.prompt_tokens += sequence.request.prompt_tokens
         self.counters.cached_prompt_tokens += sequence.cached
 
-    def _finish(self, sequence: _Sequence, now: float) -> Finished:
+    def _finish(self, sequence: SequenceState, now: float) -> Finished:
         request, counters = sequence.request, self.counters
         del self._live[request.id]
         self._running.remove(sequence)

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from aiohttp import web
 
 from tidegate.simulator import errors, openai_answers, openai_requests
-from tidegate.simulator.batching import EngineRequest, QueueFullError
+from tidegate.simulator.batching import QueueFullError
 from tidegate.simulator.live import Inbox, LiveEngine, Update
 from tidegate.simulator.openai_answers import ChatWording, CompletionWording, Text, Usage, Wording
 from tidegate.simulator.openai_requests import ChatBody, CompletionBody, EmbeddingBody, Generation
 from tidegate.simulator.prompts import TOKEN_BYTES, Answer, block_keys, draw_output_tokens
+from tidegate.simulator.sequence import EngineRequest
 from tidegate.simulator.settings import EngineSettings
 from tidegate.simulator.stats import FinishReason
 

@@ -5,8 +5,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidegate.simulator.batching import BatchingEngine, EngineRequest, StepOutcome
+from tidegate.simulator.batching import BatchingEngine
 from tidegate.simulator.faults import SOUND, Faults
+from tidegate.simulator.sequence import EngineRequest, StepOutcome
 from tidegate.simulator.stats import FinishReason, Gauges
 
 _BURST_SECONDS = 0.002

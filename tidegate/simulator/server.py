@@ -24,6 +24,8 @@ SERVED_BY = "x-served-by"
 _MAX_BODY_BYTES = 256 * 2**20
 _KEEPALIVE_SECONDS = 5.0
 """vLLM closes a connection that was idle for so long."""
+_SHUTDOWN_SECONDS = 0.01
+"""Grace for what is under way when the engine stops; 0 would mean for ever."""
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ async def _listening(settings: EngineSettings) -> AsyncIterator["_Routes"]:
         access_log=None,
         handler_cancellation=True,  # a client that leaves ends its request
         keepalive_timeout=_KEEPALIVE_SECONDS,
-        shutdown_timeout=0.0,
+        shutdown_timeout=_SHUTDOWN_SECONDS,
     )
     await runner.setup()
     try:
