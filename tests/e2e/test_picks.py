@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 import threading
 import time
 from pathlib import Path
@@ -131,3 +132,14 @@ def test_a_reloaded_file_adds_an_endpoint_that_then_gets_traffic(tmp_path: Path)
             lambda: stack.total("tidegate_config_reloads_total", result="success") == 2, 10, "the mended file is taken"
         )
         until(lambda: all(_served_by(stack.ask(max_tokens=1)[2]) == new for _ in range(6)), 10, "the old one is gone")
+
+
+def test_a_hangup_signal_reloads_the_file(tmp_path: Path) -> None:
+    with engines(tmp_path, "h100") as ports, up(tmp_path, configuration(ports)) as stack:
+        stack.child("serve").send_signal(signal.SIGHUP)
+        until(lambda: stack.total("tidegate_config_reloads_total", result="success") == 1, 5, "it is read again")
+        assert stack.ask()[0] == 200
+        stack.config["control"]["xds_port"] = free_port()
+        stack.write_config()
+        until(lambda: stack.total("tidegate_config_reloads_total", result="failure") == 1, 5, "a restart is needed")
+        assert "control: cannot change while running" in stack.log()

@@ -104,7 +104,10 @@ def _snapshot(pools: dict[str, tuple[str, str]], listener: str, routes: str) -> 
             *(Resource(ENDPOINT, name, f"e {name} {members}".encode()) for name, (_, members) in pools.items()),
             Resource(LISTENER, "l", f"l {listener}".encode(), frozenset({Reference(ROUTE, "r")})),
             Resource(
-                ROUTE, "r", f"r {sorted(pools)} {routes}".encode(), frozenset(Reference(CLUSTER, name) for name in pools)
+                ROUTE,
+                "r",
+                f"r {sorted(pools)} {routes}".encode(),
+                frozenset(Reference(CLUSTER, name) for name in pools),
             ),
         ]
     )
@@ -149,7 +152,9 @@ def test_any_history_converges_to_the_last_good_version_of_everything(
 
 
 @pytest.mark.parametrize("incremental", [False, True])
-@given(history=st.lists(st.tuples(snapshots(bad=False), st.lists(st.integers(0, 4), max_size=4)), min_size=1, max_size=5))
+@given(
+    history=st.lists(st.tuples(snapshots(bad=False), st.lists(st.integers(0, 4), max_size=4)), min_size=1, max_size=5)
+)
 @settings(max_examples=150, deadline=None)
 def test_no_route_ever_names_a_cluster_that_is_missing_or_has_no_assignment(
     incremental: bool, history: list[tuple[Snapshot, list[int | str]]]

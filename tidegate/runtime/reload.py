@@ -14,8 +14,8 @@ logger = logging.getLogger("tidegate.config")
 POLL_SECONDS = 0.5
 """Pause between two looks at the file. Its bytes are compared, not its times: a Kubernetes ConfigMap swaps a link."""
 
-FIXED = ("admin", "control", "envoy")
-"""Sections that cannot change while the process runs: sockets that others were told of."""
+FIXED = ("admin", "control", "envoy", "scrape")
+"""Sections that cannot change while the process runs: sockets that others were told of, and the scraper's rhythm."""
 
 
 def acceptable(current: Config, wanted: Config) -> Config:
