@@ -90,7 +90,7 @@ def test_a_fault_can_kill_the_process_at_once() -> None:
         ((), "--port"),
         (
             ("--port", "1", "--port", "2", "--port", "3", "--profile", "h100", "--profile", "a100"),
-            "3 ports need 1 or 3",
+            "2 profiles for 3 ports; expected one",
         ),
         (("--port", "1", "--profile", "tpu"), "h100"),
         (("--port", "1", "--num-gpu-blocks", "10", "--max-model-len", "1000"), "expected 1 to 144"),

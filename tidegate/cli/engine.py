@@ -90,7 +90,12 @@ def command(
     num_gpu_blocks: int | None,
     **options: Any,
 ) -> None:
-    """Run simulated engines that look like vLLM, until SIGINT or SIGTERM."""
+    """Run simulated engines that look like vLLM, until SIGINT or SIGTERM.
+
+    A token is four bytes of text. Every answer says in its header x-served-by which engine gave it; real engines do
+    not. POST /fault sets faults, GET /fault shows them: {"fail_rate": 0.5}, {"slow": 3}, {"hang": true},
+    {"unhealthy": true}, {"freeze": true}, {"die": true}, {"reset": true}.
+    """
     if len(profiles) not in {1, len(ports)}:
         raise click.UsageError(
             f"{len(profiles)} profiles for {len(ports)} ports; expected one for all, or one for each"
