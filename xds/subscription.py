@@ -82,8 +82,8 @@ class Subscription:
     def request_names(self, names: Iterable[str]) -> None:
         """Take in the names of a state-of-the-world request: the whole subscription, anew.
 
-        No names mean everything, for listeners and clusters, until the client first gives some. The same names again, in
-        a request that answers nothing, are a new question: Envoy asks for an assignment again when its cluster
+        No names mean everything, for listeners and clusters, until the client first gives some. The same names again,
+        in a request that answers nothing, are a new question: Envoy asks for an assignment again when its cluster
         changed, and warms the cluster until it comes.
 
         Raises:

@@ -414,13 +414,14 @@ async def test_pools_come_and_go_without_a_failed_request(gateway: Gateway) -> N
     assert not any(isinstance(event, Rejected) for event in gateway.control.events)
 
 
-async def test_the_control_plane_speaks_state_of_the_world_to_a_real_envoy_too() -> None:
+@pytest.mark.parametrize("api_type", ["DELTA_GRPC", "GRPC"])
+async def test_a_changed_cluster_is_served_again_at_once_in_both_variants(api_type: str) -> None:
     engines = (Engine(free_port()), Engine(free_port()))
     config = config_for(engines)
     control, decider = Control(config.control.xds_port), Decider(config.control.ext_proc_port)
     decider.destinations = engines[1].address
     both = tuple(engine.address for engine in engines)
-    text = bootstrap.render(config, bootstrap.template().replace("DELTA_GRPC", "GRPC"))
+    text = bootstrap.render(config, bootstrap.template().replace("DELTA_GRPC", api_type))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(engines[1].serving())
         await stack.enter_async_context(decider.serving())
@@ -430,14 +431,21 @@ async def test_the_control_plane_speaks_state_of_the_world_to_a_real_envoy_too()
         session = await stack.enter_async_context(aiohttp.ClientSession())
         gateway = Gateway(config, control, decider, engines, envoy, session)
         assert await gateway.served_by() == engines[1].port
-        # A changed cluster makes Envoy ask for its assignment again, and serve only when it came.
+        # Envoy asks again for the assignment of a cluster that changed, and the cluster warms until it comes.
+        before = await envoy.stat("cluster_manager.cluster_modified")
         pools = (config.pools[0].model_copy(update={"engine": "llamacpp"}), config.pools[1])
         changed = config.model_copy(update={"pools": pools})
+        control.server.publish(build.snapshot(changed, [view("small", *both), view("large", *both)]))
+        await eventually(lambda: _stat_is(envoy, "cluster_manager.cluster_modified", before + 1), 5)
+        await eventually(lambda: _stat_is(envoy, "cluster_manager.warming_clusters", 0), 5)
         control.server.publish(build.snapshot(changed, [view("small", both[1]), view("large", *both)]))
-        await eventually(lambda: _members(gateway, "small", 1))
-        assert await envoy.stat("cluster_manager.warming_clusters") == 0
+        await eventually(lambda: _members(gateway, "small", 1), 5)
         assert await gateway.served_by() == engines[1].port
         assert not any(isinstance(event, Rejected) for event in control.events)
+
+
+async def _stat_is(envoy: EnvoyProcess, name: str, value: int) -> bool:
+    return await envoy.stat(name) == value
 
 
 async def _members(gateway: Gateway, pool: str, count: int) -> bool:

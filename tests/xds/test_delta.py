@@ -36,31 +36,31 @@ def rejoined(had: Snapshot, now: Snapshot) -> tuple[Wire, list[str]]:
     return wire, wire.pull(now)
 
 
-def test_only_what_changed_is_sent():
+def test_only_what_changed_is_sent() -> None:
     wire = connected(TWO)
     assert wire.pull(fleet({"a": "1", "b": "2"})) == ["EDS b"]
 
 
-def test_a_client_that_comes_back_is_sent_only_what_differs():
+def test_a_client_that_comes_back_is_sent_only_what_differs() -> None:
     assert rejoined(TWO, TWO)[1] == []
     assert rejoined(TWO, fleet({"a": "1", "b": "2"}))[1] == ["EDS b"]
 
 
-def test_a_client_that_comes_back_loses_a_cluster_only_after_the_routes_that_may_name_it():
+def test_a_client_that_comes_back_loses_a_cluster_only_after_the_routes_that_may_name_it() -> None:
     wire, sent = rejoined(TWO, ONE)
     assert sent == ["RDS r"]
     wire.acknowledge(ROUTE)
     assert wire.pull(ONE) == ["CDS -b"]
 
 
-def test_a_client_that_came_back_unchanged_can_lose_a_cluster_later():
+def test_a_client_that_came_back_unchanged_can_lose_a_cluster_later() -> None:
     wire, _ = rejoined(TWO, TWO)
     assert wire.pull(ONE) == ["RDS r"]
     wire.acknowledge(ROUTE)
     assert wire.pull(ONE) == ["CDS -b"]
 
 
-def test_a_removed_cluster_takes_its_assignment_with_it_in_that_order():
+def test_a_removed_cluster_takes_its_assignment_with_it_in_that_order() -> None:
     wire = connected(TWO)
     assert wire.pull(ONE) == ["RDS r"]
     wire.acknowledge(ROUTE)
@@ -71,7 +71,7 @@ def test_a_removed_cluster_takes_its_assignment_with_it_in_that_order():
     assert wire.client.subscriptions[ENDPOINT].held.keys() == {"a"}
 
 
-def test_an_assignment_is_not_taken_away_while_the_client_has_its_cluster():
+def test_an_assignment_is_not_taken_away_while_the_client_has_its_cluster() -> None:
     wire = connected(TWO)
     wire.pull(ONE)
     assert wire.pull(ONE) == []
@@ -81,7 +81,7 @@ def test_an_assignment_is_not_taken_away_while_the_client_has_its_cluster():
     assert wire.pull(ONE) == ["EDS -b"]
 
 
-def test_a_name_that_does_not_exist_is_said_to_be_absent_once():
+def test_a_name_that_does_not_exist_is_said_to_be_absent_once() -> None:
     wire = Wire(incremental=True)
     wire.change(ENDPOINT, ["nobody"])
     assert wire.pull(ONE) == ["EDS -nobody"]
@@ -91,19 +91,19 @@ def test_a_name_that_does_not_exist_is_said_to_be_absent_once():
     assert wire.pull(fleet({"nobody": "1"})) == ["EDS nobody"]
 
 
-def test_a_resource_that_is_subscribed_to_again_is_sent_again():
+def test_a_resource_that_is_subscribed_to_again_is_sent_again() -> None:
     wire = connected()
     wire.change(ENDPOINT, ["a"])
     assert wire.pull(ONE) == ["EDS a"]
 
 
-def test_what_is_unsubscribed_is_not_sent():
+def test_what_is_unsubscribed_is_not_sent() -> None:
     wire = connected(TWO)
     wire.change(ENDPOINT, unsubscribe=["b"])
     assert wire.pull(fleet({"a": "1", "b": "2"})) == []
 
 
-def test_subscriptions_count_even_with_a_stale_nonce():
+def test_subscriptions_count_even_with_a_stale_nonce() -> None:
     wire = connected(TWO)
     wire.pull(fleet({"a": "2", "b": "1"}))
     assert wire.change(ENDPOINT, unsubscribe=["b"], nonce="stale") is None
@@ -111,7 +111,7 @@ def test_subscriptions_count_even_with_a_stale_nonce():
     assert wire.client.subscriptions[ENDPOINT].offered is not None
 
 
-def test_the_wildcard_can_be_given_and_taken_by_name():
+def test_the_wildcard_can_be_given_and_taken_by_name() -> None:
     wire = Wire(incremental=True)
     wire.change(CLUSTER, ["*"])
     assert wire.pull(TWO) == ["CDS a b"]
@@ -121,7 +121,7 @@ def test_the_wildcard_can_be_given_and_taken_by_name():
     assert wire.pull(fleet({"a": "1", "c": "1"})) == ["CDS a"]
 
 
-def test_a_rejected_version_is_not_sent_again_but_the_next_one_is():
+def test_a_rejected_version_is_not_sent_again_but_the_next_one_is() -> None:
     wire = connected()
     wire.pull(fleet({"a": "bad"}))
     answered = wire.refuse(ENDPOINT, reason="why")
@@ -131,7 +131,7 @@ def test_a_rejected_version_is_not_sent_again_but_the_next_one_is():
     assert wire.pull(fleet({"a": "3"})) == ["EDS a"]
 
 
-def test_of_several_rejected_resources_each_is_tried_alone():
+def test_of_several_rejected_resources_each_is_tried_alone() -> None:
     wire = connected(TWO)
     changed = fleet({"a": "2", "b": "bad"})
     assert wire.pull(changed) == ["EDS a b"]
@@ -144,7 +144,7 @@ def test_of_several_rejected_resources_each_is_tried_alone():
     assert wire.pull(fleet({"a": "3", "b": "bad"})) == ["EDS a"]
 
 
-def test_a_rejected_removal_is_not_repeated():
+def test_a_rejected_removal_is_not_repeated() -> None:
     wire = connected(TWO)
     wire.pull(ONE)
     wire.acknowledge(ROUTE)
@@ -155,7 +155,7 @@ def test_a_rejected_removal_is_not_repeated():
     assert "CDS -b" not in wire.pull(ONE)
 
 
-def test_an_answer_to_nothing_changes_nothing():
+def test_an_answer_to_nothing_changes_nothing() -> None:
     wire = connected()
     nonce = wire.nonces[ENDPOINT]
     assert wire.change(ENDPOINT, nonce=nonce) is None
@@ -164,7 +164,7 @@ def test_an_answer_to_nothing_changes_nothing():
     assert wire.pull(ONE) == []
 
 
-def test_routes_wait_for_new_clusters_and_their_assignments():
+def test_routes_wait_for_new_clusters_and_their_assignments() -> None:
     wire = connected()
     assert wire.pull(TWO) == ["CDS b"]
     wire.acknowledge(CLUSTER)
@@ -175,19 +175,16 @@ def test_routes_wait_for_new_clusters_and_their_assignments():
     assert wire.pull(TWO) == ["RDS r"]
 
 
-def test_routes_follow_when_a_new_cluster_is_rejected():
+def test_routes_follow_when_a_new_cluster_is_rejected() -> None:
     wire = connected()
     wire.pull(TWO)
     wire.refuse(CLUSTER)
     assert wire.pull(TWO) == ["RDS r"]
 
 
-@pytest.mark.parametrize("field", ["subscribe", "versions"])
-def test_too_many_names_are_refused(field: str):
+def test_too_many_names_are_refused() -> None:
     names = [str(number) for number in range(MAX_NAMES + 1)]
-    wire = Wire(incremental=True)
     with pytest.raises(TooManyNamesError):
-        if field == "subscribe":
-            wire.change(ENDPOINT, names)
-        else:
-            wire.change(ENDPOINT, versions=dict.fromkeys(names, "1"))
+        Wire(incremental=True).change(ENDPOINT, names)
+    with pytest.raises(TooManyNamesError):
+        Wire(incremental=True).change(ENDPOINT, versions=dict.fromkeys(names, "1"))

@@ -1,0 +1,157 @@
+"""What the built resources say, read back as Envoy's messages."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from envoy_data_plane.envoy.config.cluster.v3 import Cluster
+from envoy_data_plane.envoy.config.listener.v3 import Listener
+from envoy_data_plane.envoy.config.route.v3 import RouteConfiguration
+from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import ExternalProcessor
+from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import HttpConnectionManager
+from envoy_data_plane.envoy.extensions.upstreams.http.v3 import HttpProtocolOptions
+
+from protos.ai_pb2 import AiProtocolManager
+from tests.xds.fleets import config
+from tidegate.config import Config
+from xds.clusters import HTTP_OPTIONS
+from xds.local_replies import REPLIES
+from xds.resources import resources
+from xds.type_urls import CLUSTER, LISTENER, ROUTE
+
+
+def built(of: Config, type_url: str, name: str) -> bytes:
+    return next(one.body for one in resources(of) if (one.type_url, one.name) == (type_url, name))
+
+
+def connection_manager(of: Config) -> HttpConnectionManager:
+    (chain,) = Listener.parse(built(of, LISTENER, "inference")).filter_chains
+    (network_filter,) = chain.filters
+    assert network_filter.typed_config is not None
+    return HttpConnectionManager.parse(network_filter.typed_config.value)
+
+
+def ext_proc(of: Config) -> ExternalProcessor:
+    config_ = connection_manager(of).http_filters[0].typed_config
+    assert config_ is not None
+    return ExternalProcessor.parse(config_.value)
+
+
+def seconds(value: timedelta | None) -> float:
+    assert value is not None
+    return value.total_seconds()
+
+
+def routes(of: Config) -> list[Any]:
+    (host,) = RouteConfiguration.parse(built(of, ROUTE, "inference")).virtual_hosts
+    return list(host.routes)
+
+
+def test_the_last_route_is_the_only_one_without_a_decision_and_leads_nowhere() -> None:
+    *decided, last = routes(config("a", "b"))
+    assert [(route.name, route.route.cluster) for route in decided] == [("a", "a"), ("b", "b")]
+    for route in decided:
+        (needed,) = route.match.dynamic_metadata
+        assert (needed.filter, needed.path[0].key) == ("tidegate", "pool")
+        assert needed.value.string_match.exact == route.name
+    assert last.match.dynamic_metadata == []
+    empty = Cluster.parse(built(config("a", "b"), CLUSTER, last.route.cluster))
+    assert empty.load_assignment is None
+    assert empty.eds_cluster_config is None
+
+
+def test_every_route_buffers_bodies_up_to_the_limit() -> None:
+    for route in routes(config("a", limits={"max_body_bytes": 123_456})):
+        assert route.request_body_buffer_limit == 123_456
+
+
+def test_answers_may_last_for_ever_but_not_be_silent_for_ever() -> None:
+    *decided, _ = routes(config("a", limits={"idle_timeout_seconds": 77.0}))
+    assert seconds(decided[0].route.timeout) == 0
+    assert seconds(decided[0].route.idle_timeout) == 77
+
+
+def test_retries_are_as_many_as_the_pool_says_and_go_to_other_hosts() -> None:
+    policy = routes(config("a"))[0].route.retry_policy
+    assert policy.num_retries == 2
+    assert policy.retry_host_predicate[0].name == "envoy.retry_host_predicates.previous_hosts"
+    assert 500 not in policy.retriable_status_codes
+    assert "5xx" not in policy.retry_on
+
+
+def test_the_idle_timeout_of_streams_never_ends_a_wait_for_a_decision() -> None:
+    limits = {"idle_timeout_seconds": 5.0, "decision_timeout_seconds": 60.0}
+    of = config("a", limits=limits)
+    assert seconds(connection_manager(of).stream_idle_timeout) > 60
+    assert seconds(ext_proc(of).message_timeout) == 60
+
+
+def test_ext_proc_fails_closed_and_may_not_smuggle() -> None:
+    processor = ext_proc(config("a"))
+    assert processor.failure_mode_allow is False
+    assert processor.status_on_error is not None
+    assert int(processor.status_on_error.code) == 503
+    assert processor.mutation_rules is not None
+    assert processor.mutation_rules.disallow_expression is not None
+    assert processor.mutation_rules.disallow_expression.regex == "^(content-length|transfer-encoding|host)$"
+
+
+def test_credentials_are_not_sent_to_the_decision() -> None:
+    rules = ext_proc(config("a")).forward_rules
+    assert rules is not None
+    assert rules.allowed_headers is not None
+    names = {pattern.exact for pattern in rules.allowed_headers.patterns}
+    assert {":path", "content-type"} <= names
+    assert not names & {"authorization", "cookie", "x-api-key"}
+
+
+def test_usage_is_read_after_the_decision_and_with_raised_limits() -> None:
+    filters = connection_manager(config("a")).http_filters
+    assert [one.name.rsplit(".", 1)[1] for one in filters] == ["ext_proc", "ai_protocol_manager", "router"]
+    packed = filters[1].typed_config
+    assert packed is not None
+    usage = AiProtocolManager.FromString(packed.value).response_handling.token_usage
+    assert usage.metadata_namespace == "ai_usage"
+    assert usage.limits.max_parsed_sse_events.value == 1_000_000
+
+
+@pytest.mark.parametrize(("engine", "requests"), [("vllm", None), ("llamacpp", 90)])
+def test_connections_are_given_up_before_the_engine_gives_them_up(engine: str, requests: int | None) -> None:
+    pools = ({"name": "a", "engine": engine, "endpoints": ({"address": "127.0.0.1:1"},)},)
+    cluster = Cluster.parse(built(Config.model_validate({"pools": pools}), CLUSTER, "a"))
+    http = HttpProtocolOptions.parse(cluster.typed_extension_protocol_options[HTTP_OPTIONS].value)
+    assert http.common_http_protocol_options is not None
+    assert seconds(http.common_http_protocol_options.idle_timeout) < 5
+    assert http.common_http_protocol_options.max_requests_per_connection == requests
+
+
+def test_a_busy_engine_is_not_ejected_and_a_removed_one_is_gone() -> None:
+    cluster = Cluster.parse(built(config("a"), CLUSTER, "a"))
+    assert cluster.ignore_health_on_host_removal is True
+    assert cluster.common_lb_config is not None
+    assert cluster.common_lb_config.healthy_panic_threshold is not None
+    assert cluster.common_lb_config.healthy_panic_threshold.value == 0
+    detection = cluster.outlier_detection
+    assert detection is not None
+    assert detection.split_external_local_origin_errors is True
+    assert detection.enforcing_consecutive_5xx == 0
+    assert not detection.enforcing_consecutive_gateway_failure
+
+
+def test_the_control_plane_is_reached_where_it_is_advertised() -> None:
+    of = config("a", control={"address": "0.0.0.0", "advertise": "10.1.2.3", "xds_port": 1, "ext_proc_port": 2})
+    for name, port in (("tidegate_ext_proc", 2), ("tidegate_access_log", 1)):
+        assignment = Cluster.parse(built(of, CLUSTER, name)).load_assignment
+        assert assignment is not None
+        member = assignment.endpoints[0].lb_endpoints[0].endpoint
+        assert member is not None
+        assert member.address is not None
+        assert member.address.socket_address is not None
+        assert (member.address.socket_address.address, member.address.socket_address.port_value) == ("10.1.2.3", port)
+
+
+def test_every_local_reply_has_a_message_that_names_no_internals() -> None:
+    for reply in REPLIES:
+        assert "%" not in reply.message
+        assert "upstream" not in reply.message.lower()
+        assert "envoy" not in reply.message.lower()
