@@ -11,8 +11,8 @@ from tidegate.tokens.count import TokenCount
 class Desk(Protocol):
     """Where a request is counted and decided."""
 
-    def new_id(self) -> str:
-        """Return an id that no request ever had."""
+    def new_id(self, request_id: str) -> str:
+        """Return an id that no request ever had, given the ``x-request-id``, empty when there is none."""
         ...
 
     async def count(self, model: str, texts: Sequence[str]) -> TokenCount:

@@ -71,7 +71,7 @@ async def exchange(
 class _Visit:
     """What has become known of one request, and what is held for it."""
 
-    __slots__ = ("_api", "_decision", "_desk", "_error", "_held", "_known", "_request")
+    __slots__ = ("_api", "_decision", "_desk", "_error", "_held", "_known", "_request", "_request_id")
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -81,8 +81,10 @@ class _Visit:
         self._decision: Decision | None = None
         self._error: ApiError | None = None
         self._held: str | None = None
+        self._request_id = ""
 
     def match(self, stream: Stream) -> Event:
+        self._request_id = stream.headers.get("x-request-id", "")
         try:
             self._api = match(stream.headers)
         except ApiError as error:
@@ -101,7 +103,7 @@ class _Visit:
         counted = await self._desk.count(parsed.model, parsed.texts) if parsed.texts else _NO_TEXT
         limit = parsed.max_output_tokens
         self._request = InferenceRequest(
-            id=self._desk.new_id(),
+            id=self._desk.new_id(self._request_id),
             api=self._api.name,
             model=parsed.model,
             prompt=TokenCount(counted.tokens + parsed.known_tokens + parsed.overhead_tokens, counted.source),

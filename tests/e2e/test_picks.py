@@ -5,6 +5,7 @@ import json
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.e2e.stack import MODEL, Stack, configuration, engines, start_engine, until, up
@@ -143,3 +144,19 @@ def test_a_hangup_signal_reloads_the_file(tmp_path: Path) -> None:
         stack.write_config()
         until(lambda: stack.total("tidegate_config_reloads_total", result="failure") == 1, 5, "a restart is needed")
         assert "control: cannot change while running" in stack.log()
+
+
+def test_a_storm_of_clients_that_leave_at_once_leaves_nothing_in_flight(tmp_path: Path) -> None:
+    """They leave before, while and after the decision is made and the engine answers."""
+    with engines(tmp_path, "h100", "h100") as ports, up(tmp_path, configuration(ports)) as stack:
+
+        def leave(number: int) -> None:
+            connection = _open_stream(stack, "hello", 300)
+            time.sleep(number % 40 / 2000)
+            connection.close()
+
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(leave, range(1500)))
+        until(lambda: stack.inflight() == {}, 5, "all are released")
+        assert stack.total("tidegate_reservations_expired_total") == 0
+        assert stack.ask()[0] == 200

@@ -321,7 +321,9 @@ async def test_an_endpoint_that_is_well_from_the_start_is_not_logged(caplog: pyt
         assert not [entry for entry in caplog.records if entry.name == "tidegate.engines"]
 
 
-async def test_a_fault_of_our_own_says_nothing_of_the_endpoint_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_of_our_own_says_nothing_of_the_endpoint_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(*_args: object) -> EngineReport:
         raise ZeroDivisionError
 

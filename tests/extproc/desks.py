@@ -23,7 +23,7 @@ class FakeDesk:
         self.refusals: list[tuple[str, str, str, int, str]] = []
         self.fault: Exception | None = None
 
-    def new_id(self) -> str:
+    def new_id(self, request_id: str) -> str:
         self.ids += 1
         return f"r{self.ids}"
 

@@ -30,6 +30,7 @@ from tidegate.fleet.events import (
 )
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
+from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.desk import Desk
 from tidegate.runtime.discovery_log import DiscoveryLog
 from tidegate.runtime.publisher import Publisher
@@ -65,6 +66,7 @@ class ControlPlane:
         self._started_at = time.monotonic()
         self._unready = {"the token vocabularies are not loaded", "the services do not listen yet"}
         self._counter = TokenCounter()
+        self._correlation = Correlation()
         self._fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
         self._dispatcher = Dispatcher(self._fleet, random.SystemRandom())
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger))
@@ -122,16 +124,17 @@ class ControlPlane:
             case ReachabilityChanged(address, reachability, reason):
                 self._publisher.changed()
                 event(logger, "endpoint", address=address, reachability=reachability.value, reason=reason)
-            case ReservationReleased(reservation, expired=True):
-                self._metrics.reservation_expired()
-                event(
-                    logger, "reservation expired", level=logging.WARNING, id=reservation.id, address=reservation.address
-                )
+            case ReservationReleased(reservation, expired):
+                self._correlation.forget(reservation.id)
+                if expired:
+                    self._metrics.reservation_expired()
+                    level, where = logging.WARNING, reservation.address
+                    event(logger, "reservation expired", level=level, id=reservation.id, address=where)
 
     def _request_ended(self, record: RequestRecord) -> None:
         self._metrics.request_ended(record)
-        if record.reservation:
-            self._apply(RequestEnded(record.reservation, record.usage.completion_tokens))
+        if reservation := record.reservation or self._correlation.find(record.request_id):
+            self._apply(RequestEnded(reservation, record.usage.completion_tokens))
 
     def _request_progressed(self, record: RequestRecord) -> None:
         if record.reservation:
@@ -178,7 +181,7 @@ class ControlPlane:
 
     async def _listen(self, services: contextlib.AsyncExitStack) -> None:
         control = self._config.control
-        desk = Desk(self._dispatcher, self._counter, self._metrics, self._apply, time.monotonic)
+        desk = Desk(self._dispatcher, self._counter, self._metrics, self._correlation, self._apply, time.monotonic)
         await services.enter_async_context(self._admin_site())
         intake = access_log.handler(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
         await services.enter_async_context(

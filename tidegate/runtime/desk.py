@@ -1,11 +1,10 @@
 """The desk at which ext_proc asks: counting, deciding, and taking back what was not delivered."""
 
-import itertools
-import secrets
 from collections.abc import Callable, Sequence
 
 from extproc.grpc_transport import Outcome
 from tidegate.fleet.events import FleetEvent, RequestEnded
+from tidegate.runtime.correlation import Correlation
 from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.telemetry.metrics import Metrics
@@ -21,6 +20,7 @@ class Desk:
         dispatcher: Dispatcher,
         counter: TokenCounter,
         metrics: Metrics,
+        correlation: Correlation,
         apply: Callable[[FleetEvent], None],
         clock: Callable[[], float],
     ) -> None:
@@ -30,13 +30,11 @@ class Desk:
         self._metrics = metrics
         self._apply = apply
         self._clock = clock
-        # Random, so that ids of an earlier process are never taken for ours.
-        self._boot = secrets.token_hex(8)
-        self._numbers = itertools.count(1)
+        self._correlation = correlation
 
-    def new_id(self) -> str:
+    def new_id(self, request_id: str) -> str:
         """Return an id that was never given before, by this process or an earlier one."""
-        return f"{self._boot}-{next(self._numbers):x}"
+        return self._correlation.new_id(request_id)
 
     async def count(self, model: str, texts: Sequence[str]) -> TokenCount:
         """Count the tokens of ``texts`` as ``model`` would."""
@@ -50,6 +48,7 @@ class Desk:
         decision = self._dispatcher.decide(request, began)
         self._metrics.received(decision.pool)
         if isinstance(decision, Decision):
+            self._correlation.remember(request.id)
             self._metrics.picked(decision.pool, decision.addresses[0], decision.policy)
         self._metrics.decided(self._clock() - began)
         return decision
