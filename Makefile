@@ -21,6 +21,12 @@ lint: $(VENV)/.installed-dev
 protos: $(VENV)/.installed-dev
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. protos/*.proto
 
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.configuration_reference
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m bench.request_path
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 

@@ -4,65 +4,73 @@
 ``docs/configuration.md``.
 """
 
-import ipaddress
+import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
 
+from tidegate import addresses, strict_yaml
+from tidegate.faults import fault, lines, shown
 from tidegate.scheduling import pickers
 
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
+MAX_FILE_BYTES = 1_048_576
+
+MAX_BODY_BYTES = 268_435_456
+"""The most that ``limits.max_body_bytes`` may be: what one process can be asked to hold for one request."""
 
 
 class ConfigError(Exception):
     """The configuration cannot be used; one line for each fault, naming the file, the key and what was expected."""
 
 
-def _fault(message: str) -> PydanticCustomError:
-    return PydanticCustomError("tidegate", "{message}", {"message": message})
-
-
 def _ip(text: str) -> str:
     try:
-        return str(ipaddress.ip_address(text))
+        return addresses.ip(text)
     except ValueError:
-        raise _fault(f"expected an IP address, such as 127.0.0.1, not {text!r}") from None
-
-
-_ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[^:]+)):(?P<port>[0-9]{1,5})", re.ASCII)
+        raise fault(f"expected an IP address, such as 127.0.0.1, not {shown(text)}") from None
 
 
 def _ip_and_port(text: str) -> str:
-    fault = _fault(f"expected ip:port, such as 10.0.0.7:8000 or [fd00::7]:8000, not {text!r}")
-    parts = _ADDRESS.fullmatch(text)
-    if parts is None or not 1 <= int(parts["port"]) <= 65535:
-        raise fault
     try:
-        ip = ipaddress.IPv6Address(parts["v6"]) if parts["v6"] else ipaddress.IPv4Address(parts["v4"])
+        return addresses.ip_and_port(text)
     except ValueError:
-        raise fault from None
-    return f"[{ip}]:{int(parts['port'])}" if parts["v6"] else f"{ip}:{int(parts['port'])}"
+        raise fault(f"expected ip:port, such as 10.0.0.7:8000 or [fd00::7]:8000, not {shown(text)}") from None
+
+
+_RESERVED_NAMES = {"xds"}
+_POOL_NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+
+
+def _pool_name(name: str) -> str:
+    if not re.fullmatch(_POOL_NAME, name, re.ASCII):
+        raise fault(f"expected 1 to 63 of a-z, 0-9 and hyphens, with no hyphen at either end, not {shown(name)}")
+    if name in _RESERVED_NAMES:
+        raise fault(f"expected a name other than {shown(name)}, which is Envoy's cluster for the control plane")
+    return name
 
 
 def _picker(name: str) -> str:
     if name not in pickers.names():
-        raise _fault(f"expected one of {', '.join(pickers.names())}, not {name!r}")
+        raise fault(f"expected one of {', '.join(pickers.names())}, not {shown(name)}")
     return name
+
+
+def _pickers_schema(schema: dict[str, Any]) -> None:
+    schema["enum"] = list(pickers.names())
 
 
 Ip = Annotated[str, AfterValidator(_ip)]
 IpAndPort = Annotated[str, AfterValidator(_ip_and_port)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-PoolName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+# Each field gives its own lower bound: pydantic would let one given here win over the field's.
+Seconds = Annotated[float, Field(le=86_400, allow_inf_nan=False)]
+PoolName = Annotated[str, AfterValidator(_pool_name), Field(json_schema_extra={"pattern": _POOL_NAME})]
 Model = Annotated[str, Field(min_length=1, max_length=256)]
+Policy = Annotated[str, AfterValidator(_picker), Field(json_schema_extra=_pickers_schema)]
 Engine = Literal["vllm", "sglang", "tgi", "trtllm", "llamacpp", "none"]
 
 
@@ -118,14 +126,15 @@ class Limits(_Section):
     max_body_bytes: int = Field(
         33_554_432,
         ge=1024,
-        le=268_435_456,
+        le=MAX_BODY_BYTES,
         description="Largest request body in bytes; a larger one is answered with 413.",
     )
     decision_timeout_seconds: Seconds = Field(
-        10.0, description="How long Envoy waits for a decision before it answers 504."
+        10.0, ge=0.001, description="How long Envoy waits for a decision before it answers 504."
     )
     idle_timeout_seconds: Seconds = Field(
         300.0,
+        ge=0.001,
         description="Silence on an answer after which Envoy ends it; must exceed the longest wait for a first token.",
     )
     lease_seconds: Seconds = Field(
@@ -141,10 +150,18 @@ class Scrape(_Section):
     interval_seconds: Seconds = Field(
         1.0, ge=0.05, description="Pause between two scrapes of one endpoint, jittered by a tenth."
     )
-    timeout_seconds: Seconds = Field(2.0, description="Deadline of one scrape.")
+    timeout_seconds: Seconds = Field(2.0, ge=0.001, description="Deadline of one scrape.")
     max_bytes: int = Field(
-        4_194_304, ge=1024, description="Largest page that is read; a larger one counts as a failed scrape."
+        4_194_304,
+        ge=1024,
+        le=268_435_456,
+        description="Largest page that is read, in bytes; a larger one counts as a failed scrape.",
     )
+
+    @property
+    def stale_after_seconds(self) -> float:
+        """How long a report counts: until two scrapes in a row have brought no new one."""
+        return 3 * self.interval_seconds + self.timeout_seconds
 
 
 class Endpoint(_Section):
@@ -169,7 +186,7 @@ class Pool(_Section):
         min_length=1,
         description="Model names served here; `*` stands for any characters; over all pools the longest match wins.",
     )
-    policy: Annotated[str, AfterValidator(_picker)] = Field("least_tokens", description="How an endpoint is chosen.")
+    policy: Policy = Field("least_tokens", description="How an endpoint is chosen.")
     destinations: int = Field(
         3, ge=1, le=10, description="How many endpoints a decision names: the pick, then the fallbacks for retries."
     )
@@ -191,48 +208,70 @@ class Config(_Section):
     pools: tuple[Pool, ...] = Field(min_length=1, description="The fleet.")
 
     @model_validator(mode="after")
-    def _unique(self) -> "Config":
-        seen: dict[str, str] = {}
-        for at, pool in enumerate(self.pools):
-            for what, key, place in _unique_keys(at, pool):
-                if key in seen:
-                    raise _fault(f"{place}: {what} {key!r} is given already at {seen[key]}; expected each once")
-                seen[key] = place
+    def _whole(self) -> "Config":
+        """Check what no key can say alone; a line for each fault."""
+        faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
+        if faults:
+            raise fault("\n".join(faults))
         return self
 
 
-def _unique_keys(at: int, pool: Pool) -> Iterator[tuple[str, str, str]]:
-    yield "pool name", pool.name, f"pools[{at}].name"
-    for number, endpoint in enumerate(pool.endpoints):
-        yield "endpoint", endpoint.address, f"pools[{at}].endpoints[{number}].address"
+def _given_twice(pools: Iterable[Pool]) -> Iterator[str]:
+    seen: dict[tuple[str, str], str] = {}
+    for at, pool in enumerate(pools):
+        keys = [("pool name", pool.name, f"pools[{at}].name")]
+        keys += [("model", model, f"pools[{at}].models[{number}]") for number, model in enumerate(pool.models)]
+        keys += [
+            ("endpoint", endpoint.address, f"pools[{at}].endpoints[{number}].address")
+            for number, endpoint in enumerate(pool.endpoints)
+        ]
+        for what, key, place in keys:
+            first = seen.setdefault((what, key), place)
+            if first != place:
+                yield f"{place}: {what} {shown(key)} is given already at {first}; expected each once"
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without surprises: a key given twice is an error, and aliases (the YAML bomb) are not taken."""
+def _ports_taken_twice(config: Config) -> Iterator[str]:
+    listening = [
+        ("listener.port", config.listener.address, config.listener.port),
+        ("admin.port", config.admin.address, config.admin.port),
+        ("control.xds_port", config.control.address, config.control.xds_port),
+        ("control.ext_proc_port", config.control.address, config.control.ext_proc_port),
+        ("envoy.admin_port", config.envoy.admin_address, config.envoy.admin_port),
+    ]
+    for (first, one, port), (second, other, again) in itertools.combinations(listening, 2):
+        if port == again and addresses.overlap(one, other):
+            yield f"{second}: {addresses.joined(other, port)} is taken already by {first}; expected a port of its own"
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event = self.get_event()  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, "aliases are not supported", event.start_mark)
-        return super().compose_node(parent, index)
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
+def _nowhere(control: Control) -> Iterator[str]:
+    reached_at = control.reached_at
+    if addresses.is_unspecified(reached_at):
+        yield f"control.advertise: expected the IP address that Envoy connects to; {reached_at} is every address"
+
+
+def _loops(config: Config) -> Iterator[str]:
+    listener = config.listener
+    for at, pool in enumerate(config.pools):
+        for number, endpoint in enumerate(pool.endpoints):
+            ip, port = addresses.split(endpoint.address)
+            here = ip == listener.address or (addresses.is_loopback(ip) and addresses.overlap(ip, listener.address))
+            if port == listener.port and here:
+                yield (
+                    f"pools[{at}].endpoints[{number}].address: {endpoint.address} is where Envoy itself listens for "
+                    "clients; expected an engine"
+                )
 
 
 def load(path: Path) -> Config:
     """Read and check the file at ``path``.
 
     Raises:
-        ConfigError: it is missing, unreadable, not YAML, or says something that is not understood.
+        ConfigError: it is missing, unreadable, too large, not YAML, or says something that is not understood.
     """
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a YAML file") from None
     return parse(text, str(path))
@@ -244,46 +283,17 @@ def parse(text: bytes, name: str) -> Config:
     Raises:
         ConfigError: see ``load``.
     """
+    if len(text) > MAX_FILE_BYTES:
+        raise ConfigError(f"{name}: too large; expected at most {MAX_FILE_BYTES} bytes")
     try:
-        data = yaml.load(text, _Loader)  # noqa: S506  it is a SafeLoader
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        raise ConfigError(f"{place}: not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise ConfigError(f"{name}: not valid YAML: {str(error).splitlines()[0]}") from None
+        data = strict_yaml.read(text)
+    except strict_yaml.NotYaml as error:
+        place = name if error.line is None else f"{name}:{error.line}:{error.column}"
+        raise ConfigError(f"{place}: not valid YAML: {error.problem}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{name}: expected a mapping with the keys {', '.join(Config.model_fields)}")
     try:
         # Through JSON, because pydantic's strict mode then takes a list for a tuple and still no "8080" for a number.
-        return Config.model_validate_json(json.dumps(data, default=str))
+        return Config.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        faults = error.errors()
-        # A list with a bad item is also reported as too short; the item's own fault says it better.
-        inner = {fault["loc"][:depth] for fault in faults for depth in range(len(fault["loc"]))}
-        lines = (f"{name}: {_say(fault)}" for fault in faults if not fault["loc"] or fault["loc"] not in inner)
-        raise ConfigError("\n".join(lines)) from None
-
-
-def _say(fault: "ErrorDetails") -> str:
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]).removeprefix(".")
-    if fault["type"] == "extra_forbidden":
-        siblings = _keys_beside(fault["loc"])
-        return f"{path}: unknown key; expected one of {', '.join(siblings)}"
-    if fault["type"] == "missing":
-        return f"{path}: missing; this key is required"
-    message = fault["msg"][:1].lower() + fault["msg"][1:]
-    shown = (
-        "" if fault["type"] == "tidegate" or isinstance(fault["input"], dict | list) else f", not {fault['input']!r}"
-    )
-    return f"{path}: {message}{shown}" if path else message
-
-
-def _keys_beside(path: Sequence[int | str]) -> Iterable[str]:
-    """Return the keys that may stand where the last part of ``path`` stands."""
-    model: type[BaseModel] = Config
-    for part in path[:-1]:
-        if isinstance(part, str):
-            inner = get_args(model.model_fields[part].annotation)
-            model = inner[0] if inner else cast("type[BaseModel]", model.model_fields[part].annotation)
-    return model.model_fields
+        raise ConfigError("\n".join(f"{name}: {line}" for line in lines(error, Config))) from None

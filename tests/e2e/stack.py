@@ -1,6 +1,7 @@
 """A whole Tidegate for a test: engines, ``tidegate up`` with a real Envoy, all on ports of their own."""
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -65,7 +66,11 @@ class Process:
     def __post_init__(self) -> None:
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                self.command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+                self.command,
+                cwd=ROOT,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
 
     def stop(self) -> int:
@@ -74,25 +79,26 @@ class Process:
         try:
             return self.process.wait(10)
         finally:
-            self.process.kill()
-            self.process.wait()
+            self.kill()
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait for the end."""
+        self.process.kill()
+        self.process.wait()
 
 
 @contextlib.contextmanager
 def engines(folder: Path, *profiles: str, options: Sequence[str] = ()) -> Iterator[list[int]]:
     """Run one simulated engine per profile, each in a process of its own; yield their ports."""
     ports = [free_port() for _ in profiles]
-    processes = [
-        start_engine(folder, port, profile, options) for port, profile in zip(ports, profiles, strict=True)
-    ]
+    processes = [start_engine(folder, port, profile, options) for port, profile in zip(ports, profiles, strict=True)]
     try:
         for port in ports:
-            until(lambda port=port: _healthy(f"http://127.0.0.1:{port}/health"), 20, f"engine {port} is up")
+            until(functools.partial(_healthy, f"http://127.0.0.1:{port}/health"), 20, f"engine {port} is up")
         yield ports
     finally:
         for process in processes:
-            process.process.kill()
-            process.process.wait()
+            process.kill()
 
 
 def start_engine(folder: Path, port: int, profile: str = "h100", options: Sequence[str] = ()) -> Process:
@@ -155,7 +161,9 @@ class Stack:
     def total(self, name: str, **labels: str) -> float:
         """Return the sum of the samples called ``name`` that bear ``labels``; 0 when there is none."""
         return sum(
-            value for (sample, its), value in self.metrics().items() if sample == name and labels.items() <= dict(its).items()
+            value
+            for (sample, its), value in self.metrics().items()
+            if sample == name and labels.items() <= dict(its).items()
         )
 
     def inflight(self) -> dict[str, float]:
@@ -165,6 +173,15 @@ class Stack:
             for (name, labels), value in self.metrics().items()
             if "inflight" in name and value != 0
         }
+
+    def settle(self) -> None:
+        """Wait until every request that is over has been counted."""
+        seen = -1.0
+        deadline = time.monotonic() + 10
+        while (now := self.total("tidegate_requests_total")) != seen or self.inflight():
+            assert time.monotonic() < deadline, self.inflight()
+            seen = now
+            time.sleep(0.4)
 
     def ask(self, content: str = "hello", **body: Any) -> tuple[int, Any, dict[str, str]]:
         """Send one chat request."""
@@ -207,7 +224,9 @@ def up(folder: Path, config: dict[str, Any]) -> Iterator[Stack]:
     stack = Stack(folder, config, process)
     try:
         until(
-            lambda: "Tidegate is up" in stack.log() or process.process.poll() is not None, 40, "tidegate up says it is up"
+            lambda: "Tidegate is up" in stack.log() or process.process.poll() is not None,
+            40,
+            "tidegate up says it is up",
         )
         assert process.process.poll() is None, stack.log()
         yield stack

@@ -1,5 +1,6 @@
 """The control plane may die: Envoy goes on with what it has."""
 
+import contextlib
 import http.client
 import json
 import signal
@@ -7,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.e2e.stack import MODEL, configuration, engines, until, up
+from tests.e2e.stack import MODEL, Stack, configuration, engines, until, up
 
 
 def test_a_killed_control_plane_loses_none_of_twenty_streams(tmp_path: Path) -> None:
@@ -27,10 +28,13 @@ def test_a_killed_control_plane_loses_none_of_twenty_streams(tmp_path: Path) -> 
                 "ignore_eos": True,
                 "stream": True,
             }
-            connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
-            answer = connection.getresponse()
-            text = answer.read().decode()
-            results.append((answer.status, text.count('"content":"') , text.endswith("data: [DONE]\n\n")))
+            with contextlib.closing(connection):
+                connection.request(
+                    "POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"}
+                )
+                answer = connection.getresponse()
+                text = answer.read().decode()
+                results.append((answer.status, text.count('"content":"'), text.endswith("data: [DONE]\n\n")))
 
         threads = [threading.Thread(target=stream) for _ in range(20)]
         for thread in threads:
@@ -64,5 +68,5 @@ def test_envoy_goes_on_serving_what_runs_and_refuses_the_rest_while_nobody_decid
         until(lambda: _asks(stack) == 200, 15, "it decides again")
 
 
-def _asks(stack: object) -> int:
-    return stack.ask()[0]  # type: ignore[attr-defined]
+def _asks(stack: Stack) -> int:
+    return stack.ask()[0]

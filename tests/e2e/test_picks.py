@@ -2,8 +2,10 @@
 
 import http.client
 import json
+import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.e2e.stack import MODEL, Stack, configuration, engines, start_engine, until, up
@@ -84,7 +86,7 @@ def test_a_killed_engine_costs_no_request_but_those_it_was_answering(tmp_path: P
             time.sleep(0.5)
             # Nothing is being answered at this moment only by chance: so the in-flight ones of the victim may fail.
             answering = stack.total("tidegate_inflight_requests", endpoint=f"127.0.0.1:{victim}")
-            processes[victim].process.kill()
+            processes[victim].kill()
             until(lambda: stack.total("tidegate_endpoint_up") == 1, 10, "the killed one is known to be down")
             asked_when_down = len(statuses)
             until(lambda: len(statuses) > asked_when_down + 20, 20, "requests go on")
@@ -97,12 +99,13 @@ def test_a_killed_engine_costs_no_request_but_those_it_was_answering(tmp_path: P
             processes[victim] = start_engine(tmp_path, victim)
             until(lambda: stack.total("tidegate_endpoint_up") == 2, 20, "it is back")
             until(
-                lambda: _served_by(stack.ask(max_tokens=1)[2]).endswith(str(victim)), 5, "the one that is back serves again"
+                lambda: _served_by(stack.ask(max_tokens=1)[2]).endswith(str(victim)),
+                5,
+                "the one that is back serves again",
             )
     finally:
         for process in processes.values():
-            process.process.kill()
-            process.process.wait()
+            process.kill()
 
 
 def test_a_reloaded_file_adds_an_endpoint_that_then_gets_traffic(tmp_path: Path) -> None:
@@ -116,7 +119,9 @@ def test_a_reloaded_file_adds_an_endpoint_that_then_gets_traffic(tmp_path: Path)
 
         stack.config["pools"][0]["policy"] = "magic"
         stack.write_config()
-        until(lambda: stack.total("tidegate_config_reloads_total", result="failure") == 1, 10, "the bad file is refused")
+        until(
+            lambda: stack.total("tidegate_config_reloads_total", result="failure") == 1, 10, "the bad file is refused"
+        )
         assert "pools[0].policy" in stack.log()
         assert stack.total("tidegate_config_last_reload_success") == 0
         assert stack.ask()[0] == 200
@@ -124,5 +129,34 @@ def test_a_reloaded_file_adds_an_endpoint_that_then_gets_traffic(tmp_path: Path)
         stack.config["pools"][0]["policy"] = "round_robin"
         stack.config["pools"][0]["endpoints"].pop(0)
         stack.write_config()
-        until(lambda: stack.total("tidegate_config_reloads_total", result="success") == 2, 10, "the mended file is taken")
+        until(
+            lambda: stack.total("tidegate_config_reloads_total", result="success") == 2, 10, "the mended file is taken"
+        )
         until(lambda: all(_served_by(stack.ask(max_tokens=1)[2]) == new for _ in range(6)), 10, "the old one is gone")
+
+
+def test_a_hangup_signal_reloads_the_file(tmp_path: Path) -> None:
+    with engines(tmp_path, "h100") as ports, up(tmp_path, configuration(ports)) as stack:
+        stack.child("serve").send_signal(signal.SIGHUP)
+        until(lambda: stack.total("tidegate_config_reloads_total", result="success") == 1, 5, "it is read again")
+        assert stack.ask()[0] == 200
+        stack.config["control"]["xds_port"] = free_port()
+        stack.write_config()
+        until(lambda: stack.total("tidegate_config_reloads_total", result="failure") == 1, 5, "a restart is needed")
+        assert "control: cannot change while running" in stack.log()
+
+
+def test_a_storm_of_clients_that_leave_at_once_leaves_nothing_in_flight(tmp_path: Path) -> None:
+    """They leave before, while and after the decision is made and the engine answers."""
+    with engines(tmp_path, "h100", "h100") as ports, up(tmp_path, configuration(ports)) as stack:
+
+        def leave(number: int) -> None:
+            connection = _open_stream(stack, "hello", 300)
+            time.sleep(number % 40 / 2000)
+            connection.close()
+
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(leave, range(1500)))
+        until(lambda: stack.inflight() == {}, 5, "all are released")
+        assert stack.total("tidegate_reservations_expired_total") == 0
+        assert stack.ask()[0] == 200

@@ -49,7 +49,12 @@ def test_it_says_where_everything_listens_and_what_to_paste(tmp_path: Path) -> N
             for command in commands:
                 done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=30, check=True)
                 assert done.stdout.strip(), command
-            assert '"content"' in subprocess.run(commands[0], shell=True, capture_output=True, text=True, timeout=30).stdout
+            assert (
+                '"content"'
+                in subprocess.run(
+                    commands[0], shell=True, capture_output=True, text=True, timeout=30, check=True
+                ).stdout
+            )
 
 
 @pytest.mark.parametrize("section", ["listener", "admin"])

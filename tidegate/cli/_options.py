@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
 from tidegate.config import Config, ConfigError, load
+
+LogFormat = Literal["text", "json"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -15,7 +17,11 @@ config_option: Callable[[F], F] = click.option(
 )
 
 log_format_option: Callable[[F], F] = click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the log lines."
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the log lines.",
 )
 
 

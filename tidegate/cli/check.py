@@ -13,4 +13,8 @@ def command(file: Path) -> None:
     """Check FILE; exit with status 2 and a line for each fault when it cannot be used."""
     config = load_or_exit(file)
     endpoints = sum(len(pool.endpoints) for pool in config.pools)
-    click.echo(f"{file}: {len(config.pools)} pools, {endpoints} endpoints")
+    click.echo(f"{file}: {_counted(len(config.pools), 'pool')}, {_counted(endpoints, 'endpoint')}")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import uvloop
 
-from tidegate.cli._options import config_option, load_or_exit, log_format_option
+from tidegate.cli._options import LogFormat, config_option, load_or_exit, log_format_option
 from tidegate.runtime.control_plane import BindError, ControlPlane
 from tidegate.telemetry import log
 
@@ -15,7 +15,7 @@ from tidegate.telemetry import log
 @click.command("serve")
 @config_option
 @log_format_option
-def command(file: Path, log_format: str) -> None:
+def command(file: Path, log_format: LogFormat) -> None:
     """Run the control plane: decisions, discovery, access-log intake, metrics. SIGHUP reloads the configuration."""
     log.setup(log_format)
     config = load_or_exit(file)

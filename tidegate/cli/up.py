@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tidegate.cli._options import load_or_exit, log_format_option
+from tidegate.cli._options import LogFormat, load_or_exit, log_format_option
 from tidegate.config import Config
 from tidegate.runtime import demo
 from tidegate.runtime.envoy_binary import EnvoyMissingError, locate
@@ -24,7 +24,7 @@ from xds import bootstrap
     help="Your fleet's configuration file (YAML). Without it, four simulated engines are started and served.",
 )
 @log_format_option
-def command(file: Path | None, log_format: str) -> None:
+def command(file: Path | None, log_format: LogFormat) -> None:
     """Run the control plane and a real Envoy, in the foreground; Ctrl-C stops everything."""
     log.setup(log_format)
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:

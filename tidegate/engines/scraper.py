@@ -128,18 +128,24 @@ class Scraper:
         clock = asyncio.get_running_loop().time
         started = clock()
         self._emit(ScrapeStarted(target.address))
-        event: FleetEvent
+        event: FleetEvent | None
         try:
             report = await self._report(target, session)
         except Exception as error:  # noqa: BLE001  a page must not be able to end its own scrapes
             failure = error if isinstance(error, ScrapeError) else _unexpected(error)
             outcome, reason = failure.outcome, failure.reason
-            event = ScrapeFailed(target.address, unreachable=outcome is Outcome.UNREACHABLE, reason=reason)
+            # A fault of our own says nothing of the endpoint, neither that it lives nor that it does not.
+            event = (
+                ScrapeFailed(target.address, unreachable=outcome is Outcome.UNREACHABLE, reason=reason)
+                if outcome is not Outcome.FAULT
+                else None
+            )
         else:
             says_nothing = target.dialect.metrics_path is not None and report == EngineReport()
             outcome, reason = (Outcome.NO_SERIES, "no usable series") if says_nothing else (Outcome.OK, "")
             event = LoadReported(target.address, report)
-        self._emit(event)
+        if event is not None:
+            self._emit(event)
         self._observe(target.address, outcome.value, clock() - started)
         # Last, so that a fault in what was told above is the only state that is logged.
         self._log(target, outcome, reason)

@@ -44,6 +44,9 @@ class Inflight:
     tokens: int = 0
 
 
+_NOTHING = Inflight()
+
+
 class Ledger:
     """The live reservations, summed per endpoint."""
 
@@ -65,7 +68,7 @@ class Ledger:
 
     def inflight(self, address: str) -> Inflight:
         """Return the sums for ``address``, all zero when nothing is there. Not to be changed by callers."""
-        return self._inflight.get(address) or Inflight()
+        return self._inflight.get(address, _NOTHING)
 
     def reserve(self, reservation: Reservation, now: float) -> None:
         """Count ``reservation`` from now on.

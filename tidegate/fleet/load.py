@@ -5,7 +5,8 @@ burst to whoever looked idle a second ago. So our own reservations count at once
 others have put there.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +30,26 @@ class EngineReport:
     generation_tokens_total: float | None = None
 
 
-def foreign_requests(report: EngineReport, own_at_report: int) -> float:
-    """Return how many requests of others the engine was holding, as far as it says; 0 when it does not say.
+def plausible(report: EngineReport) -> EngineReport:
+    """Return ``report`` without what no gauge can mean: a value below zero, infinite or not a number is unknown."""
+    values = (getattr(report, field.name) for field in fields(report))
+    return EngineReport(*(value if value is not None and 0 <= value < math.inf else None for value in values))
+
+
+def foreign_requests(report: EngineReport, own_at_report: int) -> float | None:
+    """Return how many requests of others the engine was holding, as far as it says; ``None`` when it does not say.
 
     ``own_at_report`` is how many requests of ours were in flight there when the report was taken: that many of the
     reported ones are counted by the ledger already.
     """
     reported = [value for value in (report.running, report.waiting) if value is not None]
-    return max(0.0, sum(reported) - own_at_report)
+    return max(0.0, sum(reported) - own_at_report) if reported else None
 
 
 class MeanTokens:
     """An exponentially weighted mean of tokens per request, seeded with a prior.
 
-    The prior is one observation of weight: the first real ones move it at once, and no pool starts at zero.
+    No pool starts at zero, and one odd request moves the mean by no more than its share.
     """
 
     __slots__ = ("_weight", "value")

@@ -15,7 +15,8 @@ class EndpointView(NamedTuple):
         ejected: Envoy no longer knows it.
         inflight_requests: requests of ours there.
         inflight_tokens: tokens that those may come to hold.
-        requests: requests there, ours and those of others that the engine reported.
+        requests: requests there, ours and those of others that the engine reported; where it is silent, as many of
+            others as the reporting members of its pool bear on average, for its weight.
         tokens: tokens there, likewise.
         running: requests in the engine's batch, as it last said; ``None`` is unknown.
         waiting: requests waiting in the engine, likewise.

@@ -60,7 +60,7 @@ class Child:
             *self.program.command,
             stdin=asyncio.subprocess.DEVNULL,
             process_group=0,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509  no threads hold locks that this call needs
+            preexec_fn=_die_with_parent,
         )
 
     async def wait(self) -> int:

@@ -40,11 +40,13 @@ class Decision:
 
     Attributes:
         pool: the pool, which is also the Envoy cluster.
+        policy: the picker that chose.
         addresses: the endpoint picked, then its fallbacks in the order in which to try them.
         reservation: what now counts as in flight; whoever holds it sees to its release.
     """
 
     pool: str
+    policy: str
     addresses: tuple[str, ...]
     reservation: Reservation
 
@@ -93,7 +95,13 @@ class Dispatcher:
         self._pickers = pickers
 
     def decide(self, request: InferenceRequest, now: float) -> Decision | Refusal:
-        """Choose endpoints for ``request`` at ``now`` (seconds) and reserve the first of them."""
+        """Choose endpoints for ``request`` at ``now`` (seconds) and reserve the first of them.
+
+        Raises:
+            ValueError: a request of the same id is in flight.
+        """
+        if request.id in self._fleet.ledger:
+            raise ValueError(f"request {request.id} is in flight already")
         name = self._routes.pool_of(request.model)
         if name is None:
             return Refusal(RefusalReason.UNKNOWN_MODEL)
@@ -111,7 +119,7 @@ class Dispatcher:
             reserved_at=now,
         )
         self._fleet.apply(RequestReserved(reservation), now)
-        return Decision(name, addresses, reservation)
+        return Decision(name, self._policies[name].picker, addresses, reservation)
 
 
 def _filtered(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:

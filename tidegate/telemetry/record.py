@@ -46,7 +46,8 @@ class RequestRecord:
     """One request, as far as Envoy's log tells.
 
     Attributes:
-        reservation: id of its reservation; empty when none was made.
+        reservation: id of its reservation; empty when none was made, or Envoy dropped it (the client left just then).
+        request_id: the request's ``x-request-id``; empty when it has none.
         pool: where it was sent; empty when unknown. So are ``model``, ``api`` and ``count_source``.
         model: the model's name as the client wrote it.
         api: the API it came by.
@@ -68,6 +69,7 @@ class RequestRecord:
     """
 
     reservation: str
+    request_id: str
     pool: str
     model: str
     api: str
@@ -113,6 +115,7 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
     usage, readable = _usage(common.metadata)
     return RequestRecord(
         reservation=reservation,
+        request_id=entry.request.request_id,
         pool=_text(facts, "pool"),
         model=_text(facts, "model"),
         api=_text(facts, "api"),

@@ -1,0 +1,1 @@
+"""Measurements that compare two sides in one run, in the same minutes, on the same machine."""

@@ -1,0 +1,180 @@
+r"""From a request's body to what a decision needs of it.
+
+Most engines read bodies with Python's own JSON parser, which takes more than JSON is. So there are two ways in:
+
+1. msgspec into a structure with the needed fields alone: the way of nearly all bodies.
+2. Where msgspec says no: Python's parser, for bodies up to ``LENIENT_BYTES``. It takes what msgspec does not and
+   engines do: NaN and infinities, unpaired surrogates (``"\ud83d"``, from clients that cut a string in the middle of
+   an emoji), a byte order mark, UTF-16 and UTF-32.
+
+What neither can read is refused; nobody could say where it should go.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from extproc.errors import ApiError, missing, wrong_type, wrong_value
+
+LENIENT_BYTES = 4_194_304
+"""Largest body in bytes for the second way, which holds the event loop for up to about 20 ms at this size."""
+
+MAX_MODEL_CHARACTERS = 256
+"""The longest model name; the configuration allows no longer ones either."""
+
+MAX_TOKENS = 10_000_000
+"""Where a limit on output tokens is clamped: more than any model can hold."""
+
+MAX_CHOICES = 1024
+"""Where the number of choices is clamped: more than any engine serves at once."""
+
+_DIGITS = re.compile("[0-9]{1,20}", re.ASCII)
+
+Fields = TypeVar("Fields", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedBody:
+    """What a decision needs of a body.
+
+    Attributes:
+        model: the model's name as written.
+        texts: what is to be tokenised.
+        known_tokens: prompt tokens that came as token ids.
+        overhead_tokens: an estimate of what is neither text nor token id: the chat template, images, audio.
+        max_output_tokens: the most tokens of one choice; ``None`` when the client set no limit, 0 where nothing is
+            generated.
+        stream: whether the answer is streamed.
+        choices: how many answers are generated.
+    """
+
+    model: str
+    texts: tuple[str, ...]
+    known_tokens: int = 0
+    overhead_tokens: int = 0
+    max_output_tokens: int | None = None
+    stream: bool = False
+    choices: int = 1
+
+
+def read(
+    body: bytes, shape: type[Fields], decoder: msgspec.json.Decoder[Fields], understand: Callable[[Fields], ParsedBody]
+) -> ParsedBody:
+    """Read ``body`` and have ``understand`` judge its fields.
+
+    The fields are declared as ``Any``, or as ``Raw`` where only their JSON text counts; ``understand`` checks their
+    types.
+
+    Raises:
+        ApiError: it cannot be read, or ``understand`` refuses it.
+    """
+    if not body:
+        raise ApiError(400, "The request has no body; a JSON object is expected.", code="empty_body")
+    try:
+        try:
+            fields = decoder.decode(body)
+        except msgspec.DecodeError:
+            return _mended(understand(_read_leniently(body, shape)))
+        return understand(fields)
+    except RecursionError:
+        raise ApiError(400, "The request's body is nested too deeply.", code="invalid_json") from None
+
+
+def _read_leniently(body: bytes, shape: type[Fields]) -> Fields:
+    malformed = ApiError(400, "The request's body is not valid JSON.", code="invalid_json")
+    if len(body) > LENIENT_BYTES:
+        raise malformed
+    try:
+        # ValueError covers malformed JSON, bytes that are no text, and integers of thousands of digits.
+        value = json.loads(body)
+        if not isinstance(value, dict):
+            raise ApiError(400, "The request's body must be a JSON object.", code="invalid_type")
+        return shape(
+            **{
+                field.name: msgspec.Raw(json.dumps(value[field.name]))
+                if field.type is msgspec.Raw
+                else value[field.name]
+                for field in msgspec.structs.fields(shape)
+                if field.name in value
+            }
+        )
+    except ValueError:
+        raise malformed from None
+
+
+def _mended(parsed: ParsedBody) -> ParsedBody:
+    """Replace unpaired surrogates, which no tokeniser takes and no UTF-8 can carry."""
+    return replace(parsed, texts=tuple(text.encode("utf-8", "replace").decode() for text in parsed.texts))
+
+
+def model_name(value: Any) -> str:
+    """Return the ``model`` of a request.
+
+    Raises:
+        ApiError: it is missing, or not a name.
+    """
+    if value is None:
+        raise missing("model")
+    if not isinstance(value, str):
+        raise wrong_type("model", "a string")
+    if not value:
+        raise wrong_value("model", "the name of a model, not empty")
+    if len(value) > MAX_MODEL_CHARACTERS:
+        raise wrong_value("model", f"a name of at most {MAX_MODEL_CHARACTERS} characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise wrong_value("model", "valid Unicode") from None
+    return value
+
+
+def whole_number(param: str, value: Any) -> int | None:
+    """Return a field that counts something, 1 or more; ``None`` when it is absent or null.
+
+    ``100.0`` and ``"100"`` count as 100: engines take them.
+
+    Raises:
+        ApiError: it is no whole number, or below 1.
+    """
+    if (isinstance(value, float) and value.is_integer()) or (isinstance(value, str) and _DIGITS.fullmatch(value)):
+        value = int(value)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise wrong_type(param, "a whole number")
+    if value < 1:
+        raise wrong_value(param, "at least 1")
+    return value
+
+
+def token_limit(**limits: Any) -> int | None:
+    """Return the first of the limits that is given, in tokens, clamped to ``MAX_TOKENS``.
+
+    Raises:
+        ApiError: that one is no whole number, or below 1.
+    """
+    for param, value in limits.items():
+        limit = whole_number(param, value)
+        if limit is not None:
+            return min(limit, MAX_TOKENS)
+    return None
+
+
+def choice_count(**counts: Any) -> int:
+    """Return the largest of the counts that are given, 1 when none is, clamped to ``MAX_CHOICES``.
+
+    Raises:
+        ApiError: one is no whole number, or below 1.
+    """
+    return min(max(whole_number(param, value) or 1 for param, value in counts.items()), MAX_CHOICES)
+
+
+def truth(value: Any) -> bool:
+    """Return whether a flag is set, in any of the spellings that pydantic, and so the engines, take for true."""
+    if isinstance(value, str):
+        return value.lower() in {"1", "t", "true", "y", "yes", "on"}
+    return value is True or value == 1

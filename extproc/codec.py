@@ -1,0 +1,124 @@
+"""Bytes to what Envoy said, and our replies to bytes.
+
+Header values travel in ``raw_value``, both ways; ``value`` stays empty.
+"""
+
+from collections.abc import Mapping
+from typing import cast
+
+from google.protobuf.message import DecodeError
+
+from extproc.errors import ApiError
+from extproc.stream import Message, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders
+from protos import core_pb2, ext_proc_pb2
+from tidegate.scheduling.dispatch import Decision
+from tidegate.scheduling.request import InferenceRequest
+
+DESTINATION_NAMESPACE = "envoy.lb"
+DESTINATION_KEY = "x-gateway-destination-endpoint"
+"""Where the balancer ``override_host`` looks for the endpoints, best first, separated by commas."""
+
+NAMESPACE = "tidegate"
+"""Where the route table and the access log find what was decided."""
+
+_BUFFERED = ext_proc_pb2.ProcessingMode.BodySendMode.BUFFERED
+
+
+def decode(message: bytes) -> Message:
+    """Read one ``ProcessingRequest``.
+
+    Raises:
+        PeerProtocolError: the bytes are not one.
+    """
+    try:
+        request = ext_proc_pb2.ProcessingRequest.FromString(message)
+    except DecodeError:
+        raise PeerProtocolError("a message that is not a ProcessingRequest") from None
+    match request.WhichOneof("request"):
+        case "request_headers":
+            # Envoy says in its first message how it will send the body. In any other mode the first piece of a body
+            # would be taken for all of it.
+            if request.HasField("protocol_config") and request.protocol_config.request_body_mode != _BUFFERED:
+                return OtherMessage("request_headers with a request_body_mode other than BUFFERED")
+            received = request.request_headers
+            return RequestHeaders(_headers(received.headers), received.end_of_stream)
+        case "request_body":
+            return RequestBody(request.request_body.body)
+        case name:
+            return OtherMessage(name or "an empty message")
+
+
+def _headers(received: core_pb2.HeaderMap) -> dict[str, str]:
+    """Return the headers by name; the values of one that is repeated are joined by commas, as HTTP has it."""
+    headers: dict[str, str] = {}
+    for header in received.headers:
+        # Latin-1 takes every byte; what we compare with is ASCII.
+        value = header.raw_value.decode("latin-1") or header.value
+        headers[header.key] = f"{headers[header.key]},{value}" if header.key in headers else value
+    return headers
+
+
+CONTINUE = ext_proc_pb2.ProcessingResponse(request_headers=ext_proc_pb2.HeadersResponse()).SerializeToString()
+"""The reply to headers that asks for the body."""
+
+
+# Replies are filled in place: building their parts first and then putting them together takes four times as long
+# (23 us a decision against 6).
+
+
+def decision_on_headers(request: InferenceRequest, decision: Decision) -> bytes:
+    """Return the reply to the headers of a request without a body that sends it where ``decision`` says."""
+    reply = ext_proc_pb2.ProcessingResponse()
+    _send_on(reply.request_headers.response)
+    _describe(reply, request, decision)
+    return reply.SerializeToString()
+
+
+def decision_on_body(request: InferenceRequest, decision: Decision) -> bytes:
+    """Return the reply to the body that sends the request where ``decision`` says."""
+    reply = ext_proc_pb2.ProcessingResponse()
+    _send_on(reply.request_body.response)
+    _describe(reply, request, decision)
+    return reply.SerializeToString()
+
+
+def _send_on(response: ext_proc_pb2.CommonResponse) -> None:
+    """Have Envoy go on, and choose the route anew, by the pool that the metadata names."""
+    response.clear_route_cache = True
+    # Envoy 1.40 ignores that (and counts clear_route_cache_ignored) where no header mutation is present; an empty one
+    # is enough.
+    response.header_mutation.SetInParent()
+
+
+def _describe(reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest, decision: Decision) -> None:
+    namespaces = reply.dynamic_metadata.fields
+    destination = namespaces[DESTINATION_NAMESPACE].struct_value.fields
+    destination[DESTINATION_KEY].string_value = ",".join(decision.addresses)
+    about = namespaces[NAMESPACE].struct_value.fields
+    about["reservation"].string_value = decision.reservation.id
+    about["pool"].string_value = decision.pool
+    about["model"].string_value = request.model
+    about["api"].string_value = request.api
+    about["prompt_tokens"].number_value = request.prompt.tokens
+    about["count_source"].string_value = request.prompt.source.value
+    about["stream"].bool_value = request.stream
+
+
+def refusal(error: ApiError, known: Mapping[str, str]) -> bytes:
+    """Return the reply that has Envoy answer the client with ``error``.
+
+    ``known`` (``pool``, ``model``, ``api``, as far as they are) goes into the metadata, for the access log.
+    """
+    reply = ext_proc_pb2.ProcessingResponse()
+    answer = reply.immediate_response
+    answer.status.code = cast("core_pb2.StatusCode", error.status)  # an open enum: any HTTP status may stand here
+    answer.body = error.body()
+    answer.details = f"tidegate_{error.reason}"
+    for name, value in {"content-type": "application/json", **error.headers}.items():
+        option = answer.headers.set_headers.add()
+        option.header.key = name
+        option.header.raw_value = value.encode("latin-1")
+        option.append_action = core_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    for name, value in known.items():
+        reply.dynamic_metadata.fields[NAMESPACE].struct_value.fields[name].string_value = value
+    return reply.SerializeToString()

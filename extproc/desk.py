@@ -1,0 +1,40 @@
+"""What the request path asks of the rest of the program; the composition root provides it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidegate.scheduling.dispatch import Decision, Refusal
+from tidegate.scheduling.request import InferenceRequest
+from tidegate.tokens.count import TokenCount
+
+
+class Desk(Protocol):
+    """Where a request is counted and decided."""
+
+    def new_id(self, request_id: str) -> str:
+        """Return an id that no request ever had, given the ``x-request-id``, empty when there is none."""
+        ...
+
+    async def count(self, model: str, texts: Sequence[str]) -> TokenCount:
+        """Count the tokens of all ``texts`` together as ``model`` would. Never raises; bounded in time."""
+        ...
+
+    def decide(self, request: InferenceRequest) -> Decision | Refusal:
+        """Decide on ``request``. A decision holds a reservation, which is the caller's until it is delivered."""
+        ...
+
+    def abandon(self, reservation_id: str) -> None:
+        """Release a reservation whose decision did not reach Envoy. Called at most once for each; never raises."""
+        ...
+
+    def refused(self, api: str, model: str, pool: str, status: int, reason: str) -> None:
+        """Take note of a refusal.
+
+        Args:
+            api: the API's name; empty when the path is not known.
+            model: the model's name as the client wrote it, which nothing bounds but its length; empty when not known.
+            pool: the pool; empty when none was found.
+            status: the HTTP status of the answer.
+            reason: one of few fixed words.
+        """
+        ...

@@ -1,0 +1,100 @@
+"""Why a request is refused, as the client is told: in the shape of OpenAI's errors, which every SDK reads."""
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from tidegate.scheduling.dispatch import Refusal, RefusalReason
+
+INVALID_REQUEST = "invalid_request_error"
+SERVICE_UNAVAILABLE = "service_unavailable"
+
+MAX_ECHO_CHARACTERS = 100
+"""How much of a model's name an error repeats."""
+
+RETRY_AFTER_SECONDS = 1
+"""When a client may try again: the fleet's state is a second old at most."""
+
+
+class ApiError(Exception):
+    """A request that is not served.
+
+    Attributes:
+        status: the HTTP status.
+        message: for a person; names the field, never its content.
+        reason: one of few fixed words, for metrics and for Envoy's response code details.
+        kind: the error's ``type``.
+        param: the field at fault, such as ``messages[2].content``.
+        code: what the error is, for programs.
+        headers: further response headers.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        reason: str = "invalid_request",
+        kind: str = INVALID_REQUEST,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.reason = reason
+        self.kind = kind
+        self.param = param
+        self.code = code
+        self.headers = headers
+
+    def body(self) -> bytes:
+        """Return the JSON body of the response."""
+        error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        return msgspec.json.encode({"error": error})
+
+
+def missing(param: str) -> ApiError:
+    """Return the error for a field that a request cannot do without."""
+    return ApiError(400, f"'{param}' is missing.", param=param, code="missing_required_parameter")
+
+
+def wrong_type(param: str, expected: str) -> ApiError:
+    """Return the error for a field of another type than ``expected``, such as "a string"."""
+    return ApiError(400, f"'{param}' must be {expected}.", param=param, code="invalid_type")
+
+
+def wrong_value(param: str, expected: str) -> ApiError:
+    """Return the error for a field with a value out of bounds; ``expected`` says what it must be."""
+    return ApiError(400, f"'{param}' must be {expected}.", param=param, code="invalid_value")
+
+
+def of_refusal(refusal: Refusal, model: str) -> ApiError:
+    """Return what the client is told when the scheduler refuses a request for ``model``."""
+    match refusal.reason:
+        case RefusalReason.UNKNOWN_MODEL:
+            return ApiError(
+                404,
+                f"The model {_quoted(model)} does not exist.",
+                reason=refusal.reason.value,
+                param="model",
+                code="model_not_found",
+            )
+        case RefusalReason.NO_ENDPOINTS:
+            return ApiError(
+                503,
+                "No endpoint serves this model at the moment. Try again shortly.",
+                reason=refusal.reason.value,
+                kind=SERVICE_UNAVAILABLE,
+                code=refusal.reason.value,
+                headers={"retry-after": str(RETRY_AFTER_SECONDS)},
+            )
+
+
+def _quoted(text: str) -> str:
+    """Return ``text`` in quotes, with everything but ASCII escaped, cut to a bearable length."""
+    cut = text if len(text) <= MAX_ECHO_CHARACTERS else f"{text[:MAX_ECHO_CHARACTERS]}..."
+    return json.dumps(cut)

@@ -1,0 +1,141 @@
+"""One request's exchange with Envoy: bytes in, bytes out, whatever the transport.
+
+Between the decision and its delivery, the reservation is the exchange's: if the reply is not taken (the client left,
+the stream was cancelled, the reply could not be written) it is released here. From the delivery on it belongs to the
+access log and to the lease.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from extproc import codec
+from extproc.apis import Api, match
+from extproc.desk import Desk
+from extproc.errors import ApiError, of_refusal
+from extproc.stream import Action, Event, LocalProtocolError, Stream
+from tidegate.scheduling.dispatch import Decision, Refusal
+from tidegate.scheduling.request import InferenceRequest
+from tidegate.tokens.count import CountSource, TokenCount
+
+_NO_TEXT = TokenCount(0, CountSource.EXACT)
+
+
+class Abandoned(Exception):  # noqa: N818  nothing is in error: the client left
+    """Envoy ended its side of the stream before there was a decision."""
+
+
+async def exchange(
+    messages: AsyncIterator[bytes], desk: Desk, stream: Stream | None = None
+) -> AsyncGenerator[bytes, None]:
+    """Answer the ``messages`` (``ProcessingRequest``) of one stream with replies (``ProcessingResponse``).
+
+    The generator ends after the last reply, and the stream is then to be closed with OK. A reply counts as delivered
+    when the next one is asked for; whoever does not ask closes the generator (``contextlib.aclosing``), at once and not
+    when it is collected. On any exception the stream is to be closed with an error status.
+
+    Args:
+        messages: what Envoy sends.
+        desk: who counts and decides.
+        stream: a fresh one, for callers that want to know how far it came.
+
+    Raises:
+        PeerProtocolError: Envoy does not keep to the protocol.
+        Abandoned: Envoy ended its side.
+    """
+    stream = Stream() if stream is None else stream
+    visit = _Visit(desk)
+    actions: tuple[Action, ...] = (Action.RECEIVE,)
+    try:
+        while actions:
+            todo, actions = actions, ()
+            for action in todo:
+                match action:
+                    case Action.RECEIVE:
+                        message = await anext(messages, None)
+                        actions = stream.receive(None if message is None else codec.decode(message))
+                    case Action.MATCH:
+                        actions = stream.step(visit.match(stream))
+                    case Action.CONTINUE:
+                        yield codec.CONTINUE
+                    case Action.DECIDE:
+                        actions = stream.step(await visit.decide(stream.body))
+                    case Action.GIVE_UP:
+                        raise Abandoned
+                    case Action.ROUTE_HEADERS | Action.ROUTE_BODY | Action.REFUSE:
+                        yield visit.reply(action)
+                        visit.delivered()
+                        actions = stream.step(Event.DELIVERED)
+    finally:
+        visit.leave()
+
+
+class _Visit:
+    """What has become known of one request, and what is held for it."""
+
+    __slots__ = ("_api", "_decision", "_desk", "_error", "_held", "_known", "_request", "_request_id")
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._api: Api | None = None
+        self._known: dict[str, str] = {}
+        self._request: InferenceRequest | None = None
+        self._decision: Decision | None = None
+        self._error: ApiError | None = None
+        self._held: str | None = None
+        self._request_id = ""
+
+    def match(self, stream: Stream) -> Event:
+        self._request_id = stream.headers.get("x-request-id", "")
+        try:
+            self._api = match(stream.headers)
+        except ApiError as error:
+            return self._refused(error)
+        self._known["api"] = self._api.name
+        return Event.MATCHED
+
+    async def decide(self, body: bytes) -> Event:
+        if self._api is None:
+            raise LocalProtocolError("a decision before there was an API")
+        try:
+            parsed = self._api.parse(body)
+        except ApiError as error:
+            return self._refused(error)
+        self._known["model"] = parsed.model
+        counted = await self._desk.count(parsed.model, parsed.texts) if parsed.texts else _NO_TEXT
+        limit = parsed.max_output_tokens
+        self._request = InferenceRequest(
+            id=self._desk.new_id(self._request_id),
+            api=self._api.name,
+            model=parsed.model,
+            prompt=TokenCount(counted.tokens + parsed.known_tokens + parsed.overhead_tokens, counted.source),
+            max_output_tokens=None if limit is None else limit * parsed.choices,
+            stream=parsed.stream,
+        )
+        outcome = self._desk.decide(self._request)
+        if isinstance(outcome, Refusal):
+            if outcome.pool:
+                self._known["pool"] = outcome.pool
+            return self._refused(of_refusal(outcome, parsed.model))
+        self._decision, self._held = outcome, outcome.reservation.id
+        return Event.DECIDED
+
+    def _refused(self, error: ApiError) -> Event:
+        self._error = error
+        known = self._known.get
+        self._desk.refused(known("api", ""), known("model", ""), known("pool", ""), error.status, error.reason)
+        return Event.REFUSED
+
+    def reply(self, action: Action) -> bytes:
+        if self._error is not None:
+            return codec.refusal(self._error, self._known)
+        if self._request is None or self._decision is None:
+            raise LocalProtocolError("a reply before there was a decision")
+        encode = codec.decision_on_headers if action is Action.ROUTE_HEADERS else codec.decision_on_body
+        return encode(self._request, self._decision)
+
+    def delivered(self) -> None:
+        self._held = None
+
+    def leave(self) -> None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._desk.abandon(held)

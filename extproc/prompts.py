@@ -1,0 +1,54 @@
+"""Prompts that are given as they are: a text, token ids, or a batch of either."""
+
+from typing import Any, NamedTuple
+
+from extproc.errors import missing, wrong_type, wrong_value
+
+EXPECTED = "a string, an array of strings, an array of token ids, or an array of arrays of token ids"
+
+
+class Prompts(NamedTuple):
+    """A batch of prompts.
+
+    Attributes:
+        texts: those given as text.
+        known_tokens: how many token ids the others have.
+        number: how many prompts there are.
+    """
+
+    texts: tuple[str, ...]
+    known_tokens: int
+    number: int
+
+
+def of_field(param: str, value: Any) -> Prompts:
+    """Return the prompts in the field ``param``.
+
+    Raises:
+        ApiError: it is missing, empty, or of another form.
+    """
+    if value is None:
+        raise missing(param)
+    if isinstance(value, str):
+        return Prompts((value,), 0, 1)
+    if not isinstance(value, list):
+        raise wrong_type(param, EXPECTED)
+    if not value:
+        raise wrong_value(param, "at least one prompt")
+    if _all_are(int, value):
+        return Prompts((), len(value), 1)
+    texts: list[str] = []
+    tokens = 0
+    for place, prompt in enumerate(value):
+        if isinstance(prompt, str):
+            texts.append(prompt)
+        elif isinstance(prompt, list) and _all_are(int, prompt):
+            tokens += len(prompt)
+        else:
+            raise wrong_type(f"{param}[{place}]", "a string or an array of token ids")
+    return Prompts(tuple(texts), tokens, len(value))
+
+
+def _all_are(kind: type, values: list[Any]) -> bool:
+    # A set of types rather than isinstance in a loop: a prompt may have a million ids, and true is not one.
+    return set(map(type, values)) <= {kind}

@@ -1,0 +1,78 @@
+"""A configuration that says everything, ways to spoil it, and what is then said about it."""
+
+import copy
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from tidegate.config import Config, ConfigError, parse
+
+EXAMPLE = b"""
+listener: {port: 8080}
+admin: {port: 9090}
+pools:
+  - name: default
+    engine: vllm                 # metrics dialect; also: sglang, tgi, trtllm, llamacpp, none
+    models: ["*"]
+    policy: least_tokens         # also here: round_robin, random, least_request, weighted
+    endpoints:
+      - {address: "127.0.0.1:8001"}
+      - {address: "127.0.0.1:8002", weight: 2}
+"""
+
+EVERY_KEY: dict[str, Any] = {
+    "listener": {"address": "0.0.0.0", "port": 80},
+    "admin": {"address": "127.0.0.1", "port": 9091},
+    "control": {"address": "0.0.0.0", "advertise": "10.0.0.2", "xds_port": 1, "ext_proc_port": 2},
+    "envoy": {"admin_address": "127.0.0.2", "admin_port": 3, "concurrency": 8},
+    "limits": {
+        "max_body_bytes": 1_000_000,
+        "decision_timeout_seconds": 2,
+        "idle_timeout_seconds": 60.5,
+        "lease_seconds": 30,
+    },
+    "scrape": {"interval_seconds": 0.5, "timeout_seconds": 1, "max_bytes": 100_000},
+    "pools": [
+        {
+            "name": "llama",
+            "engine": "sglang",
+            "models": ["llama-*", "meta/*"],
+            "policy": "weighted",
+            "destinations": 2,
+            "retries": 0,
+            "endpoints": [{"address": "[fd00::1]:8000", "weight": 10}],
+        },
+        {"name": "rest", "engine": "none", "endpoints": [{"address": "10.0.0.3:1"}]},
+    ],
+}
+
+
+def parsed(data: Any) -> Config:
+    """Return the configuration that ``data`` says."""
+    return parse(yaml.safe_dump(data).encode(), "tidegate.yaml")
+
+
+def faults(data: Any) -> list[str]:
+    """Return the lines said about ``data``, or about a text, without the file's name."""
+    text = data if isinstance(data, bytes) else yaml.safe_dump(data).encode()
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "tidegate.yaml")
+    lines = str(caught.value).split("\n")
+    assert all(line.startswith("tidegate.yaml:") for line in lines)
+    assert not re.search(
+        r"Traceback|NoneType|pydantic|\b(dict|tuple|str|int|bool|None|True|False)\b", str(caught.value)
+    )
+    return [line.removeprefix("tidegate.yaml:").strip() for line in lines]
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """Return ``EVERY_KEY`` with ``value`` at ``path``, such as ``pools.0.name``."""
+    data = copy.deepcopy(EVERY_KEY)
+    *parents, last = path.split(".")
+    at: Any = data
+    for part in parents:
+        at = at[int(part)] if isinstance(at, list) else at[part]
+    at[int(last) if isinstance(at, list) else last] = value
+    return data

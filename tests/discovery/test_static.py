@@ -1,0 +1,62 @@
+"""The source ``static``: what the file lists is what the fleet knows and the dispatcher obeys."""
+
+import random
+
+import yaml
+
+from tests.configurations import EVERY_KEY, EXAMPLE, parsed
+from tidegate.config import parse
+from tidegate.discovery.static import declared, policies
+from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
+from tidegate.fleet.events import MembershipChanged, PoolsDeclared
+from tidegate.fleet.state import Fleet
+from tidegate.scheduling import pickers
+from tidegate.scheduling.dispatch import Decision, Dispatcher, Policy
+from tidegate.scheduling.request import InferenceRequest
+from tidegate.tokens.count import CountSource, TokenCount
+
+
+def test_the_pools_are_declared_as_the_file_lists_them() -> None:
+    assert declared(parsed(EVERY_KEY)) == PoolsDeclared(
+        (
+            PoolSpec("llama", "sglang", ("llama-*", "meta/*"), (EndpointSpec("[fd00::1]:8000", 10),)),
+            PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),)),
+        )
+    )
+
+
+def test_each_pool_has_its_policy() -> None:
+    assert policies(parsed(EVERY_KEY)) == {"llama": Policy("weighted", 2), "rest": Policy("least_tokens", 3)}
+
+
+def test_reading_the_same_file_again_changes_nothing() -> None:
+    fleet = Fleet(45.0)
+    fleet.apply(declared(parse(EXAMPLE, "x")), 0.0)
+    assert fleet.apply(declared(parse(EXAMPLE, "x")), 1.0) == []
+
+
+def test_an_endpoint_written_in_another_spelling_is_the_same_one() -> None:
+    fleet = Fleet(45.0)
+    fleet.apply(declared(parsed(EVERY_KEY)), 0.0)
+    spelled = yaml.safe_dump(EVERY_KEY).replace("[fd00::1]:8000", "[FD00::0:1]:8000").encode()
+    assert fleet.apply(declared(parse(spelled, "x")), 1.0) == []
+
+
+def test_an_endpoint_added_to_the_file_is_added_to_the_fleet() -> None:
+    fleet = Fleet(45.0)
+    fleet.apply(declared(parse(EXAMPLE, "x")), 0.0)
+    longer = EXAMPLE + b'      - {address: "127.0.0.1:8003"}\n'
+    assert fleet.apply(declared(parse(longer, "x")), 1.0) == [MembershipChanged(("127.0.0.1:8003",), ())]
+
+
+def test_every_policy_of_a_file_decides() -> None:
+    for name in pickers.names():
+        config = parse(EXAMPLE.replace(b"policy: least_tokens", f"policy: {name}".encode()), "x")
+        fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
+        fleet.apply(declared(config), 0.0)
+        decides = Dispatcher(fleet, random.Random(1))
+        decides.configure(declared(config), policies(config))
+        request = InferenceRequest("q", "chat_completions", "any", TokenCount(5, CountSource.EXACT))
+        decision = decides.decide(request, 0.0)
+        assert isinstance(decision, Decision)
+        assert set(decision.addresses) == {"127.0.0.1:8001", "127.0.0.1:8002"}

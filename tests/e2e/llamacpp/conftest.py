@@ -1,0 +1,3 @@
+from tests.e2e.llamacpp.engine import gguf, llamacpp
+
+__all__ = ["gguf", "llamacpp"]

@@ -1,0 +1,60 @@
+import pkgutil
+
+import pytest
+
+from extproc import apis
+from extproc.apis import APIS, match
+from extproc.errors import ApiError
+
+HEADERS = {":method": "POST", ":path": "/v1/completions"}
+
+
+def test_every_file_is_an_api_under_its_own_name() -> None:
+    names = {entry.name for entry in pkgutil.iter_modules(apis.__path__)}
+
+    assert {api.name for api in APIS.values()} == names
+    assert {"chat_completions", "completions", "embeddings"} <= names
+    assert all(path == api.path for path, api in APIS.items())
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_every_api_is_found_by_its_path(api: apis.Api) -> None:
+    assert match({":method": api.method, ":path": api.path}) is api
+    assert match({":method": api.method, ":path": f"{api.path}?api-version=1", "content-encoding": "identity"}) is api
+
+
+@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/completions/", "/V1/completions", "v1/completions", "?x=1"])
+def test_an_unknown_path_is_not_found_and_not_repeated(path: str) -> None:
+    with pytest.raises(ApiError, match="There is no such path") as caught:
+        match({**HEADERS, ":path": path})
+
+    assert (caught.value.status, caught.value.reason) == (404, "unknown_path")
+    assert "POST /v1/completions" in caught.value.message
+
+
+def test_a_secret_in_a_path_is_not_repeated() -> None:
+    with pytest.raises(ApiError) as caught:
+        match({**HEADERS, ":path": "/v1/sk-secret"})
+
+    assert b"secret" not in caught.value.body()
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "OPTIONS", "post", ""])
+def test_a_wrong_method_is_told_the_right_one(method: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        match({**HEADERS, ":method": method})
+
+    assert (caught.value.status, dict(caught.value.headers)) == (405, {"allow": "POST"})
+
+
+def test_headers_that_are_not_there_match_nothing() -> None:
+    with pytest.raises(ApiError):
+        match({})
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "GZIP", "identity,gzip", "zstd"])
+def test_a_compressed_body_is_refused_before_it_is_read(encoding: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        match({**HEADERS, "content-encoding": encoding})
+
+    assert (caught.value.status, dict(caught.value.headers)) == (415, {"accept-encoding": "identity"})

@@ -1,0 +1,52 @@
+"""A desk that remembers what it was asked, and a ledger of what it has handed out."""
+
+import asyncio
+from collections.abc import Sequence
+
+from tidegate.fleet.ledger import Reservation
+from tidegate.scheduling.dispatch import Decision, Refusal, RefusalReason
+from tidegate.scheduling.request import InferenceRequest
+from tidegate.tokens.count import CountSource, TokenCount
+
+ADDRESSES = ("10.0.0.1:8000", "10.0.0.2:8000")
+
+
+class FakeDesk:
+    """Serves every model in the pool ``default``, but for ``missing`` (no pool) and ``empty`` (no endpoints)."""
+
+    def __init__(self) -> None:
+        self.ids = 0
+        self.live: set[str] = set()
+        self.abandoned: list[str] = []
+        self.requests: list[InferenceRequest] = []
+        self.counted: list[tuple[str, tuple[str, ...]]] = []
+        self.refusals: list[tuple[str, str, str, int, str]] = []
+        self.fault: Exception | None = None
+
+    def new_id(self, request_id: str) -> str:
+        self.ids += 1
+        return f"r{self.ids}"
+
+    async def count(self, model: str, texts: Sequence[str]) -> TokenCount:
+        self.counted.append((model, tuple(texts)))
+        await asyncio.sleep(0)
+        return TokenCount(sum(len(text) for text in texts), CountSource.SAMPLED)
+
+    def decide(self, request: InferenceRequest) -> Decision | Refusal:
+        self.requests.append(request)
+        if self.fault is not None:
+            raise self.fault
+        if request.model == "missing":
+            return Refusal(RefusalReason.UNKNOWN_MODEL)
+        if request.model == "empty":
+            return Refusal(RefusalReason.NO_ENDPOINTS, "default")
+        self.live.add(request.id)
+        reservation = Reservation(request.id, "default", ADDRESSES[0], request.prompt.tokens, 1, 0.0)
+        return Decision("default", "random", ADDRESSES, reservation)
+
+    def abandon(self, reservation_id: str) -> None:
+        self.live.remove(reservation_id)
+        self.abandoned.append(reservation_id)
+
+    def refused(self, api: str, model: str, pool: str, status: int, reason: str) -> None:
+        self.refusals.append((api, model, pool, status, reason))

@@ -1,0 +1,133 @@
+"""Envoy's side of one external-processing stream, as a model: what it sends, and what it makes of the replies.
+
+After Envoy 1.40's ``ProcessorState``, in the mode that Tidegate configures: request headers SEND, request body
+BUFFERED, nothing of the response. A reply that does not answer the message last sent is spurious and fails the request;
+an ``ImmediateResponse`` is taken at any time; a stream that is closed with OK before the last reply lets the request
+through without a decision, and one that is closed with an error fails it.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from extproc.desk import Desk
+from extproc.exchange import exchange
+from protos import core_pb2, ext_proc_pb2
+
+POST = {":method": "POST", ":path": "/v1/chat/completions", ":authority": "x", "content-type": "application/json"}
+HELLO = b'{"model": "m", "messages": [{"role": "user", "content": "hello"}]}'
+
+
+def header_map(headers: Mapping[str, str]) -> core_pb2.HeaderMap:
+    values = [core_pb2.HeaderValue(key=key, raw_value=value.encode()) for key, value in headers.items()]
+    return core_pb2.HeaderMap(headers=values)
+
+
+def headers_message(headers: Mapping[str, str] = POST, *, end_of_stream: bool = False, mode: int | None = 2) -> bytes:
+    message = ext_proc_pb2.ProcessingRequest(
+        request_headers=ext_proc_pb2.HttpHeaders(headers=header_map(headers), end_of_stream=end_of_stream)
+    )
+    if mode is not None:
+        message.protocol_config.request_body_mode = mode  # type: ignore[assignment]
+    return message.SerializeToString()
+
+
+def body_message(body: bytes = HELLO, *, end_of_stream: bool = True) -> bytes:
+    sent = ext_proc_pb2.HttpBody(body=body, end_of_stream=end_of_stream)
+    return ext_proc_pb2.ProcessingRequest(request_body=sent).SerializeToString()
+
+
+@dataclass
+class Result:
+    """What became of a request.
+
+    ``kind`` is ``routed``, ``answered``, ``failed`` (the client gets a 500) or ``let_through`` (the silent fail-open).
+    """
+
+    kind: str = "open"
+    metadata: dict[str, Any] = field(default_factory=dict)
+    clear_route_cache: bool = False
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    details: str = ""
+    error: BaseException | None = None
+
+    @property
+    def fault(self) -> dict[str, Any]:
+        """The error that the client reads."""
+        error = json.loads(self.body)["error"]
+        assert isinstance(error, dict)
+        return error
+
+
+class Envoy:
+    """One HTTP request, filtered."""
+
+    def __init__(self, headers: Mapping[str, str], body: bytes | None) -> None:
+        self.headers, self.body = headers, body
+        self.awaits = "request_headers"
+        self.result = Result()
+
+    def messages(self) -> Sequence[bytes]:
+        sent = [headers_message(self.headers, end_of_stream=self.body is None)]
+        return sent if self.body is None else [*sent, body_message(self.body)]
+
+    def take(self, reply: bytes) -> None:
+        """Process one reply, as the filter does."""
+        assert self.result.kind == "open", "a reply after the last one"
+        message = ext_proc_pb2.ProcessingResponse.FromString(reply)
+        self.result.metadata |= MessageToDict(message.dynamic_metadata)
+        kind = message.WhichOneof("response")
+        if kind == "immediate_response":
+            self._answer(message.immediate_response)
+        elif kind != self.awaits:
+            self.result.kind, self.result.details = "failed", f"spurious_message: {kind}"
+        elif kind == "request_headers" and self.body is not None:
+            self.awaits = "request_body"
+        else:
+            common = getattr(message, kind).response
+            # Without a header mutation, be it an empty one, Envoy ignores the wish (clear_route_cache_ignored).
+            anew = common.clear_route_cache and common.HasField("header_mutation")
+            self.result.kind, self.result.clear_route_cache = "routed", anew
+
+    def _answer(self, answer: ext_proc_pb2.ImmediateResponse) -> None:
+        self.result.kind = "answered"
+        self.result.status, self.result.body, self.result.details = answer.status.code, answer.body, answer.details
+        for option in answer.headers.set_headers:
+            assert not option.header.value, "values go into raw_value"
+            self.result.headers[option.header.key] = option.header.raw_value.decode()
+
+    def closed(self, error: BaseException | None) -> None:
+        """Process the end of the stream, with OK or with an error status."""
+        if self.result.kind == "open":
+            self.result.kind = "let_through" if error is None else "failed"
+            self.result.error = error
+
+
+async def feed(messages: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
+    for message in messages:
+        yield message
+
+
+async def ask(desk: Desk, headers: Mapping[str, str] = POST, body: bytes | None = HELLO) -> Result:
+    """Join one request to the exchange, without a socket."""
+    envoy = Envoy(headers, body)
+    return await join(desk, envoy, envoy.messages())
+
+
+async def join(desk: Desk, envoy: Envoy, messages: Sequence[bytes]) -> Result:
+    """Join ``envoy`` to the exchange, sending ``messages`` whatever it would send itself."""
+    try:
+        async with aclosing(feed(messages)) as sent, aclosing(exchange(sent, desk)) as replies:
+            async for reply in replies:
+                envoy.take(reply)
+    except Exception as error:  # noqa: BLE001  whatever it is, the transport ends the stream with an error status
+        envoy.closed(error)
+    else:
+        envoy.closed(None)
+    return envoy.result

@@ -1,0 +1,134 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from extproc.conversation import FILE_TOKENS, IMAGE_TOKENS, VIDEO_TOKENS, of_messages, of_schemas
+from extproc.errors import ApiError
+
+
+def _one(content: Any, **fields: Any) -> tuple[list[str], int]:
+    """The texts of one message, and its tokens beyond those that every single message has."""
+    texts, tokens = of_messages([{"role": "user", "content": content, **fields}])
+    return texts, tokens - 7
+
+
+def test_the_template_costs_what_openai_published() -> None:
+    user, system = {"role": "user", "content": "hi"}, {"role": "system", "content": "be brief"}
+
+    assert of_messages([user]) == (["hi"], 7)
+    assert of_messages([system, user]) == (["be brief", "hi"], 11)
+
+
+def test_a_name_costs_its_text_and_a_token() -> None:
+    assert _one("hi", name="ada") == (["hi", "ada"], 1)
+
+
+@pytest.mark.parametrize("content", [None, "", [], [{}], [{"type": "text"}], [{"type": "text", "text": None}]])
+def test_content_that_is_empty_is_no_error(content: Any) -> None:
+    texts, tokens = _one(content)
+
+    assert ("".join(texts), tokens) == ("", 0)
+
+
+def test_a_message_without_content_or_role_counts_as_a_message() -> None:
+    assert of_messages([{}]) == ([], 7)
+
+
+def test_text_parts_of_every_spelling_are_counted() -> None:
+    parts = [
+        "plain",
+        {"type": "text", "text": "a"},
+        {"type": "input_text", "text": "b"},
+        {"type": "refusal", "refusal": "no"},
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "something new", "content": "c"},
+    ]
+
+    assert _one(parts) == (["plain", "a", "b", "no", "hm"], 0)
+
+
+PIXELS = "iVBORw0KGgo=" * 10_000
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXELS}"}},
+        {"type": "image_url", "image_url": {"url": "https://example.org/cat.png", "detail": "low"}},
+        {"type": "image_url", "image_url": "https://example.org/cat.png"},
+        {"type": "input_image", "image_url": PIXELS},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXELS}},
+    ],
+)
+def test_an_image_is_a_flat_estimate_and_never_text(part: dict[str, Any]) -> None:
+    assert _one([{"type": "text", "text": "what is this?"}, part]) == (["what is this?"], IMAGE_TOKENS)
+
+
+def test_audio_is_estimated_by_its_size() -> None:
+    part = {"type": "input_audio", "input_audio": {"data": "A" * 160_000, "format": "wav"}}
+
+    assert _one([part]) == ([], 100)
+    assert _one([{"type": "input_audio", "input_audio": {"data": ""}}]) == ([], 1)
+
+
+def test_media_behind_a_reference_is_a_flat_estimate() -> None:
+    assert _one([{"type": "file", "file": {"file_id": "https://example.org/a.pdf"}}]) == ([], FILE_TOKENS)
+    assert _one([{"type": "video_url", "video_url": {"url": "https://example.org/a.mp4"}}]) == ([], VIDEO_TOKENS)
+    assert _one([{"type": ["image_url"]}]) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]},
+        {"tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]},
+        {"function_call": {"name": "f", "arguments": '{"a": 1}'}},
+    ],
+)
+def test_calls_in_the_history_are_counted(message: dict[str, Any]) -> None:
+    assert of_messages([{"role": "assistant", "content": None, **message}]) == (["f", '{"a": 1}'], 7)
+
+
+@pytest.mark.parametrize(
+    "calls", [None, [], "x", [None], [{"function": None}], [{"name": "t", "args": {}, "id": "x"}], [{"function": {}}]]
+)
+def test_odd_calls_in_the_history_are_no_error(calls: Any) -> None:
+    assert _one("hi", tool_calls=calls) == (["hi"], 0)
+
+
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        (None, "messages"),
+        ("hi", "messages"),
+        ({"role": "user"}, "messages"),
+        ([], "messages"),
+        (["hi"], "messages[0]"),
+        ([{"content": "hi"}, None], "messages[1]"),
+        ([{"content": 7}], "messages[0].content"),
+        ([{"content": {"text": "hi"}}], "messages[0].content"),
+        ([{"content": ["hi", 7]}], "messages[0].content[1]"),
+    ],
+)
+def test_what_is_no_conversation_is_refused_by_its_place(messages: Any, param: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        of_messages(messages)
+
+    assert (caught.value.status, caught.value.param) == (400, param)
+    assert f"'{param}'" in caught.value.message
+
+
+def test_schemas_count_as_the_json_that_was_sent() -> None:
+    tools = msgspec.Raw(b' [{"type": "function",  "function": {"name": "f"}}] ')
+
+    assert of_schemas(tools=tools, functions=msgspec.Raw(b"null")) == [
+        '[{"type": "function",  "function": {"name": "f"}}]'
+    ]
+    assert of_schemas(tools=msgspec.Raw()) == []
+
+
+@pytest.mark.parametrize("raw", [b"{}", b'"x"', b"7", b"true"])
+def test_schemas_that_are_no_array_are_refused(raw: bytes) -> None:
+    with pytest.raises(ApiError, match="'tools' must be an array"):
+        of_schemas(tools=msgspec.Raw(raw))

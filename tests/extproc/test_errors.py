@@ -1,0 +1,58 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extproc.errors import ApiError, missing, of_refusal, wrong_type, wrong_value
+from tidegate.scheduling.dispatch import Refusal, RefusalReason
+
+
+def test_an_error_has_the_four_fields_that_sdks_read() -> None:
+    error = ApiError(400, 'say "please"', param="messages[0]", code="invalid_type")
+
+    assert json.loads(error.body()) == {
+        "error": {
+            "message": 'say "please"',
+            "type": "invalid_request_error",
+            "param": "messages[0]",
+            "code": "invalid_type",
+        }
+    }
+    assert str(error) == error.message
+
+
+def test_field_errors_name_the_field() -> None:
+    for error in (missing("input"), wrong_type("input", "a string"), wrong_value("input", "at least 1")):
+        assert (error.status, error.param, error.reason) == (400, "input", "invalid_request")
+        assert "'input'" in error.message
+
+
+def test_an_unknown_model_is_not_found_and_named() -> None:
+    error = of_refusal(Refusal(RefusalReason.UNKNOWN_MODEL), "gpt-9")
+
+    assert (error.status, error.reason, error.param, error.code) == (404, "unknown_model", "model", "model_not_found")
+    assert error.message == 'The model "gpt-9" does not exist.'
+    assert error.headers == {}
+
+
+def test_a_pool_without_endpoints_is_worth_another_try() -> None:
+    error = of_refusal(Refusal(RefusalReason.NO_ENDPOINTS, "default"), "m")
+
+    assert (error.status, error.kind, error.reason) == (503, "service_unavailable", "no_endpoints")
+    assert error.headers == {"retry-after": "1"}
+    assert "default" not in error.message
+
+
+@pytest.mark.parametrize("reason", RefusalReason)
+def test_every_reason_to_refuse_has_an_answer(reason: RefusalReason) -> None:
+    assert of_refusal(Refusal(reason), "m").reason == reason.value
+
+
+@given(st.text())
+def test_a_model_is_echoed_escaped_and_cut(model: str) -> None:
+    message = of_refusal(Refusal(RefusalReason.UNKNOWN_MODEL), model).message
+
+    assert message.isascii()
+    assert message.isprintable()
+    assert len(message) < 1300

@@ -1,0 +1,69 @@
+"""Reachability: several failed connections in a row, and never most of a pool at once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.fleet.health import UNREACHABLE_AFTER, ConnectionRecord, Reachability, ejected
+
+UNKNOWN, UP, DOWN = Reachability.UNKNOWN, Reachability.REACHABLE, Reachability.UNREACHABLE
+
+
+def test_an_endpoint_nobody_tried_is_unknown() -> None:
+    assert ConnectionRecord().state is UNKNOWN
+
+
+def test_one_connection_makes_an_endpoint_reachable() -> None:
+    record = ConnectionRecord()
+    assert record.succeeded()
+    assert record.state is UP
+    assert not record.succeeded()
+
+
+def test_failures_speak_only_when_there_are_enough_in_a_row() -> None:
+    record = ConnectionRecord()
+    record.succeeded()
+    changes = [record.failed() for _ in range(UNREACHABLE_AFTER + 1)]
+    assert changes == [False] * (UNREACHABLE_AFTER - 1) + [True, False]
+    assert record.state is DOWN
+
+
+def test_a_connection_between_failures_starts_the_count_anew() -> None:
+    record = ConnectionRecord()
+    for _ in range(10):
+        for _ in range(UNREACHABLE_AFTER - 1):
+            record.failed()
+        record.succeeded()
+    assert record.state is UP
+
+
+def test_an_endpoint_comes_back_with_its_first_connection() -> None:
+    record = ConnectionRecord()
+    for _ in range(UNREACHABLE_AFTER):
+        record.failed()
+    assert record.succeeded()
+    assert record.state is UP
+
+
+@pytest.mark.parametrize(
+    ("states", "out"),
+    [
+        ([], ""),
+        ([UP, UNKNOWN], ""),
+        ([DOWN, UP], "0"),
+        ([DOWN, UNKNOWN], "0"),
+        ([DOWN], ""),
+        ([DOWN, DOWN, UP], ""),
+        ([DOWN, DOWN, UP, UP], "01"),
+        ([DOWN, DOWN, DOWN], ""),
+    ],
+)
+def test_unreachable_endpoints_are_ejected_up_to_half_of_a_pool(states: list[Reachability], out: str) -> None:
+    assert ejected((str(at), state) for at, state in enumerate(states)) == frozenset(out)
+
+
+@given(st.lists(st.sampled_from(Reachability), max_size=20))
+def test_at_least_half_of_a_pool_always_stays(states: list[Reachability]) -> None:
+    out = ejected((str(at), state) for at, state in enumerate(states))
+    assert 2 * len(out) <= len(states)
+    assert all(states[int(address)] is DOWN for address in out)

@@ -1,0 +1,78 @@
+"""Child processes: started, kept, stopped."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import psutil
+import pytest
+
+from tidegate.runtime import processes
+from tidegate.runtime.processes import Child, Children, Program
+
+SLEEPER = Program("sleeper", ["sleep", "60"])
+STUBBORN = Program(
+    "stubborn",
+    [sys.executable, "-c", "import signal,time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"],
+)
+
+
+async def test_stop_ends_every_child() -> None:
+    children = Children()
+    started = [await children.start(SLEEPER) for _ in range(3)]
+    pids = [child.pid for child in started]
+    assert all(pid is not None and psutil.pid_exists(pid) for pid in pids)
+    await children.stop()
+    assert not any(pid is not None and psutil.pid_exists(pid) for pid in pids)
+
+
+async def test_a_child_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.2)
+    child = Child(STUBBORN)
+    await child.start()
+    await asyncio.sleep(0.3)  # until it ignores the signal
+    await child.stop()
+    assert await child.wait() == -signal.SIGKILL
+
+
+async def test_stopping_a_child_that_is_gone_or_never_was_does_nothing() -> None:
+    child = Child(Program("short", ["true"]))
+    await child.stop()
+    await child.start()
+    assert await child.wait() == 0
+    await child.stop()
+
+
+async def test_waiting_for_a_child_that_was_not_started_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="sleeper was not started"):
+        await Child(SLEEPER).wait()
+
+
+async def test_a_kept_child_is_started_again_when_it_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "RESTART_DELAYS", (0.01,))
+    children = Children()
+    child = await children.start(SLEEPER)
+    keeper = asyncio.create_task(children.keep(child))
+    try:
+        first = child.pid
+        assert first is not None
+        psutil.Process(first).kill()
+        async with asyncio.timeout(5):
+            while child.pid == first:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert child.pid is not None
+        assert psutil.pid_exists(child.pid)
+    finally:
+        keeper.cancel()
+        await children.stop()
+
+
+async def test_a_child_does_not_get_the_signals_of_our_terminal() -> None:
+    children = Children()
+    child = await children.start(SLEEPER)
+    try:
+        assert child.pid is not None
+        assert os.getpgid(child.pid) == child.pid, "a process group of its own"
+    finally:
+        await children.stop()

@@ -1,0 +1,103 @@
+"""What holds for every policy, the ones yet to be written included."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.scheduling.ask import Draws, ask, candidates, dispatcher, draws
+from tidegate.fleet.events import ScrapeFailed
+from tidegate.fleet.health import UNREACHABLE_AFTER, Reachability
+from tidegate.fleet.view import EndpointView
+from tidegate.scheduling import pickers
+from tidegate.scheduling.dispatch import Decision
+
+POLICIES = pickers.names()
+
+
+def test_the_policies_are_those_of_the_files() -> None:
+    assert {"least_request", "least_tokens", "random", "round_robin", "weighted"} <= set(POLICIES)
+    assert list(POLICIES) == sorted(POLICIES)
+
+
+@pytest.mark.parametrize("name", ["", "best", "__init__", "../fleet", "least_tokens.Picker"])
+def test_a_policy_that_does_not_exist_is_refused(name: str) -> None:
+    with pytest.raises(KeyError):
+        pickers.make(name)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_pool_has_a_picker_of_its_own(policy: str) -> None:
+    assert pickers.make(policy) is not pickers.make(policy)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=60, deadline=None)
+@given(
+    rounds=st.lists(candidates(), min_size=1, max_size=4),
+    prompt=st.integers(0, 10**7),
+    limit=st.none() | st.integers(0, 10**6),
+    rng=draws(),
+)
+def test_the_answer_is_an_order_of_the_candidates(
+    policy: str, rounds: list[list[EndpointView]], prompt: int, limit: int | None, rng: Draws
+) -> None:
+    picker = pickers.make(policy)
+    for given_candidates in rounds:
+        before = list(given_candidates)
+        ranked = picker.rank(ask(prompt=prompt, limit=limit), given_candidates, rng)
+        assert Counter(ranked) == Counter(before)
+        assert given_candidates == before
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=60, deadline=None)
+@given(
+    size=st.integers(1, 8),
+    dead=st.sets(st.integers(0, 7)),
+    destinations=st.integers(1, 10),
+    prompts=st.lists(st.integers(0, 200_000), min_size=1, max_size=15),
+    rng=draws(),
+)
+def test_a_live_endpoint_is_named_as_long_as_there_is_one(
+    policy: str, size: int, dead: set[int], destinations: int, prompts: list[int], rng: Draws
+) -> None:
+    members = [f"10.0.0.{number}:8000" for number in range(size)]
+    fleet, decides = dispatcher(policy, *members, rng=rng, destinations=destinations)
+    for number in dead:
+        for _ in range(UNREACHABLE_AFTER):
+            fleet.apply(ScrapeFailed(f"10.0.0.{number}:8000", unreachable=True, reason="refused"), 0.0)
+    live = {
+        endpoint.address
+        for endpoint in fleet.view("default", 0.0).endpoints
+        if endpoint.reachability is not Reachability.UNREACHABLE
+    }
+    for number, prompt in enumerate(prompts):
+        decision = decides.decide(ask(str(number), prompt=prompt), 0.0)
+        assert isinstance(decision, Decision)
+        named = decision.addresses
+        assert len(set(named)) == len(named) == min(destinations, len(live or members))
+        assert set(named) <= (live or set(members))
+        assert decision.reservation.address == named[0]
+
+
+@pytest.mark.parametrize("policy", ["least_request", "least_tokens", "round_robin"])
+@settings(max_examples=60, deadline=None)
+@given(
+    size=st.integers(1, 8),
+    burst=st.integers(1, 60),
+    prompt=st.integers(0, 100_000),
+    limit=st.none() | st.integers(0, 5000),
+    rng=draws(),
+)
+def test_a_burst_of_equal_requests_between_two_scrapes_spreads(
+    policy: str, size: int, burst: int, prompt: int, limit: int | None, rng: Draws
+) -> None:
+    members = [f"10.0.0.{number}:8000" for number in range(size)]
+    fleet, decides = dispatcher(policy, *members, rng=rng)
+    for number in range(burst):
+        decides.decide(ask(str(number), prompt=prompt, limit=limit), 0.0)
+    sent = [endpoint.inflight_requests for endpoint in fleet.view("default", 0.0).endpoints]
+    assert sum(sent) == burst
+    assert max(sent) - min(sent) <= 1

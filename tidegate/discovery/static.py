@@ -1,0 +1,26 @@
+"""The source ``static``: the endpoints are those that the configuration file lists."""
+
+from tidegate.config import Config
+from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
+from tidegate.fleet.events import PoolsDeclared
+from tidegate.scheduling.dispatch import Policy
+
+
+def declared(config: Config) -> PoolsDeclared:
+    """Return the pools that ``config`` lists, in its order."""
+    return PoolsDeclared(
+        tuple(
+            PoolSpec(
+                name=pool.name,
+                engine=pool.engine,
+                models=pool.models,
+                endpoints=tuple(EndpointSpec(endpoint.address, endpoint.weight) for endpoint in pool.endpoints),
+            )
+            for pool in config.pools
+        )
+    )
+
+
+def policies(config: Config) -> dict[str, Policy]:
+    """Return how each pool's endpoints are chosen, by pool name."""
+    return {pool.name: Policy(pool.policy, pool.destinations) for pool in config.pools}

@@ -1,0 +1,50 @@
+"""What happens on the discovery streams, as metrics and log lines."""
+
+import logging
+
+from tidegate.telemetry.log import event
+from tidegate.telemetry.metrics import Metrics
+from xds.events import Acked, DiscoveryEvent, Pushed, Rejected, StreamClosed, StreamOpened
+
+logger = logging.getLogger("tidegate.xds")
+
+
+class DiscoveryLog:
+    """Takes note of discovery events."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        """Count into ``metrics``."""
+        self._metrics = metrics
+
+    def __call__(self, happened: DiscoveryEvent) -> None:
+        """Take note of one event."""
+        match happened:
+            case StreamOpened():
+                self._metrics.xds_opened()
+                event(logger, "envoy connected", node=happened.node, delta=happened.incremental)
+            case StreamClosed():
+                self._metrics.xds_closed()
+                if happened.error:
+                    event(logger, "stream failed", level=logging.ERROR, node=happened.node, reason=happened.error)
+                else:
+                    event(logger, "envoy left", node=happened.node)
+            case Pushed():
+                self._metrics.xds_pushed(_kind(happened.type_url))
+            case Acked():
+                self._metrics.xds_acked(_kind(happened.type_url))
+            case Rejected():
+                self._metrics.xds_nacked(_kind(happened.type_url))
+                event(
+                    logger,
+                    "envoy rejected configuration",
+                    level=logging.ERROR,
+                    node=happened.node,
+                    type=_kind(happened.type_url),
+                    names=", ".join(happened.versions),
+                    reason=happened.message,
+                )
+
+
+def _kind(type_url: str) -> str:
+    """Return the message's own name, such as ``Cluster``."""
+    return type_url.rpartition(".")[2]

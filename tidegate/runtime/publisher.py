@@ -1,0 +1,52 @@
+"""From a changed fleet to a published snapshot, no more often than Envoy can bear."""
+
+import asyncio
+from collections.abc import Callable
+
+from tidegate.config import Config
+from tidegate.fleet.view import PoolView
+from xds import pacing
+from xds.build import snapshot
+from xds.server import DiscoveryServer
+
+
+class Publisher:
+    """Publishes the fleet's table whenever it is due."""
+
+    def __init__(
+        self, discovery: DiscoveryServer, views: Callable[[], tuple[PoolView, ...]], clock: Callable[[], float]
+    ) -> None:
+        """Publish to ``discovery`` what ``views`` returns; ``clock`` gives seconds, monotonic."""
+        self._discovery = discovery
+        self._views = views
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._published: pacing.Published | None = None
+
+    def changed(self) -> None:
+        """Say that the fleet may look different now."""
+        self._changed.set()
+
+    def publish(self, config: Config) -> None:
+        """Publish at once."""
+        pools = self._views()
+        self._discovery.publish(snapshot(config, pools))
+        self._published = pacing.Published(pacing.table(pools), self._clock())
+
+    async def run(self, config: Callable[[], Config]) -> None:
+        """Publish what is due, when it is due, until cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            due = pacing.due(self._published, pacing.table(self._views()), self._clock())
+            if due is None:
+                continue
+            # What changes while we wait goes out with it, or, when it is more urgent, before it.
+            delay = due - self._clock()
+            if delay > 0:
+                try:
+                    await asyncio.wait_for(self._changed.wait(), delay)
+                    continue
+                except TimeoutError:
+                    pass
+            self.publish(config())

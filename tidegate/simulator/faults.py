@@ -1,0 +1,70 @@
+"""What can be wrong with a simulated engine, as ``POST /fault`` sets it."""
+
+from typing import Annotated
+
+import msgspec
+
+
+class FaultError(ValueError):
+    """A fault was asked for that there is not; one line that says what was expected."""
+
+
+class Faults(msgspec.Struct, frozen=True, kw_only=True):
+    """The faults of one engine at one moment.
+
+    Attributes:
+        fail_rate: share of inference requests answered with 500, 0 to 1.
+        slow: by how much every step takes longer.
+        hang: everything but ``/fault`` is accepted and never answered: a frontend that is stuck.
+        unhealthy: ``/health`` and ``/ping`` answer 503.
+        freeze: no step is done and the gauges stay as they are, while ``/health`` goes on: a core that is stuck.
+    """
+
+    fail_rate: float = 0.0
+    slow: float = 1.0
+    hang: bool = False
+    unhealthy: bool = False
+    freeze: bool = False
+
+    def describe(self) -> str:
+        """Return the faults that are set, in one line."""
+        set_ones = {
+            name: value for name, value in msgspec.structs.asdict(self).items() if value != getattr(SOUND, name)
+        }
+        return " ".join(f"{name}={value}" for name, value in set_ones.items()) or "none"
+
+
+SOUND = Faults()
+"""No faults."""
+
+
+class _Change(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST /fault``; what is not in it stays as it is."""
+
+    fail_rate: Annotated[float, msgspec.Meta(ge=0, le=1)] | msgspec.UnsetType = msgspec.UNSET
+    slow: Annotated[float, msgspec.Meta(gt=0, le=1000)] | msgspec.UnsetType = msgspec.UNSET
+    hang: bool | msgspec.UnsetType = msgspec.UNSET
+    unhealthy: bool | msgspec.UnsetType = msgspec.UNSET
+    freeze: bool | msgspec.UnsetType = msgspec.UNSET
+    reset: bool = False
+    die: bool = False
+
+
+def change(faults: Faults, body: bytes) -> tuple[Faults, bool]:
+    """Apply the JSON ``body`` of ``POST /fault``: the keys of ``Faults``, ``reset`` to clear all first, and ``die``.
+
+    Returns:
+        The faults from now on, and whether the process is to exit at once.
+
+    Raises:
+        FaultError: the body is not understood.
+    """
+    try:
+        wanted = msgspec.json.decode(body, type=_Change)
+    except msgspec.DecodeError as error:
+        raise FaultError(
+            f"{error}; expected a JSON object with any of {', '.join(_Change.__struct_fields__)}"
+        ) from None
+    given = {name: getattr(wanted, name) for name in Faults.__struct_fields__}
+    given = {name: value for name, value in given.items() if value is not msgspec.UNSET}
+    return msgspec.structs.replace(SOUND if wanted.reset else faults, **given), wanted.die

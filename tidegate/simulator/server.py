@@ -1,0 +1,216 @@
+"""Simulated engines as HTTP servers, each on a port of its own."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NoReturn
+
+import msgspec
+from aiohttp import web
+
+from tidegate.simulator import errors, faults, metrics_page
+from tidegate.simulator.batching import BatchingEngine
+from tidegate.simulator.faults import FaultError, Faults
+from tidegate.simulator.inference import Inference
+from tidegate.simulator.live import LiveEngine
+from tidegate.simulator.settings import EngineSettings
+
+SERVED_BY = "x-served-by"
+"""Response header that names the simulated engine, ``host:port``. Real engines have none."""
+
+_MAX_BODY_BYTES = 256 * 2**20
+_KEEPALIVE_SECONDS = 5.0
+"""vLLM closes a connection that was idle for so long."""
+_SHUTDOWN_SECONDS = 0.01
+"""Grace for what is under way when the engine stops; 0 would mean for ever."""
+
+_log = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ListenError(Exception):
+    """An address cannot be listened on; one line that says which and why."""
+
+
+async def serve(
+    engines: Sequence[EngineSettings],
+    stop: asyncio.Event,
+    ready: Callable[[Sequence[str]], object] = lambda addresses: addresses,
+) -> None:
+    """Run ``engines`` until ``stop`` is set; then end at once, cutting what is under way.
+
+    ``ready`` is called once, with their addresses (``host:port``), when all of them listen.
+
+    Raises:
+        ListenError: an address is taken or not ours; nothing was started.
+    """
+    async with AsyncExitStack() as stack:
+        listening = [await stack.enter_async_context(_listening(settings)) for settings in engines]
+        async with asyncio.TaskGroup() as tasks:
+            steps = [tasks.create_task(routes.engine.run(), name=routes.address) for routes in listening]
+            for routes in listening:
+                _log.info("simulated engine started %s", routes.describe())
+            ready([routes.address for routes in listening])
+            await stop.wait()
+            for task in steps:
+                task.cancel()
+        for routes in listening:
+            _log.info("simulated engine stopped address=%s", routes.address)
+
+
+@asynccontextmanager
+async def _listening(settings: EngineSettings) -> AsyncIterator["_Routes"]:
+    model = BatchingEngine(settings.profile, settings.context_tokens, settings.max_queue)
+    engine = LiveEngine(model, settings.speed)
+    engine.faults = Faults(fail_rate=settings.fail_rate, hang=settings.hang)
+    routes = _Routes(engine, settings)
+    runner = web.AppRunner(
+        routes.application(),
+        access_log=None,
+        handler_cancellation=True,  # a client that leaves ends its request
+        keepalive_timeout=_KEEPALIVE_SECONDS,
+        shutdown_timeout=_SHUTDOWN_SECONDS,
+    )
+    await runner.setup()
+    try:
+        routes.address = await _listen(runner, settings)
+        yield routes
+    finally:
+        await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, settings: EngineSettings) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    try:
+        await web.TCPSite(runner, settings.host, settings.port).start()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ListenError(f"cannot listen on {host}:{settings.port}: {reason}") from None
+    return f"{host}:{runner.addresses[0][1]}"
+
+
+class _Routes:
+    """The HTTP face of one engine."""
+
+    def __init__(self, engine: LiveEngine, settings: EngineSettings) -> None:
+        self.address = ""
+        self.engine = engine
+        self._settings = settings
+        self._inference = Inference(engine, settings)
+        self._started_at = time.time()
+
+    def describe(self) -> str:
+        settings, profile = self._settings, self._settings.profile
+        return (
+            f"address={self.address} profile={profile.name} model={settings.model} "
+            f"max_model_len={settings.context_tokens} num_gpu_blocks={profile.num_gpu_blocks} "
+            f"max_num_seqs={profile.max_num_seqs} speed={settings.speed}"
+        )
+
+    def application(self) -> web.Application:
+        app = web.Application(client_max_size=_MAX_BODY_BYTES, middlewares=[self._guard])
+        app.on_response_prepare.append(self._sign)
+        inference, get = self._inference, self._get
+        app.add_routes(
+            [
+                web.post("/v1/chat/completions", self._counted(inference.chat)),
+                web.post("/v1/completions", self._counted(inference.completion)),
+                web.post("/v1/embeddings", self._counted(inference.embedding)),
+                get("/v1/models", self._models),
+                get("/health", self._health),
+                get("/ping", self._health),
+                web.post("/ping", self._health),
+                get("/version", self._version),
+                get("/load", self._load),
+                get("/metrics", self._metrics),
+                get("/fault", self._faults),
+                web.post("/fault", self._set_faults),
+            ]
+        )
+        return app
+
+    @staticmethod
+    def _get(path: str, handler: Handler) -> web.RouteDef:
+        return web.get(path, handler, allow_head=False)  # nor does vLLM
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self.engine.faults.hang and request.path != "/fault":
+            await asyncio.Event().wait()  # until the client leaves
+        try:
+            return await handler(request)
+        except errors.ApiError as error:
+            return error.response()
+        except web.HTTPException as error:
+            return errors.framework_error(error)
+
+    async def _sign(self, _: web.Request, response: web.StreamResponse) -> None:
+        response.headers[SERVED_BY] = self.address
+
+    def _counted(self, handler: Handler) -> Handler:
+        async def counted(request: web.Request) -> web.StreamResponse:
+            self._inference.inflight += 1
+            try:
+                return await handler(request)
+            finally:
+                self._inference.inflight -= 1
+
+        return counted
+
+    async def _models(self, _: web.Request) -> web.Response:
+        created = int(self._started_at)
+        permission = {"id": "modelperm-simulated", "object": "model_permission", "created": created}
+        allowed = {"allow_create_engine": False, "allow_sampling": True, "allow_logprobs": True}
+        more = {"allow_search_indices": False, "allow_view": True, "allow_fine_tuning": False}
+        scope = {"organization": "*", "group": None, "is_blocking": False}
+        model = {
+            "id": self._settings.model,
+            "object": "model",
+            "created": created,
+            "owned_by": "vllm",
+            "root": self._settings.model,
+            "parent": None,
+            "max_model_len": self._settings.context_tokens,
+            "permission": [permission | allowed | more | scope],
+        }
+        return _json({"object": "list", "data": [model]})
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.Response(status=503 if self.engine.faults.unhealthy else 200)
+
+    async def _version(self, _: web.Request) -> web.Response:
+        return _json({"version": "0.32.0"})
+
+    async def _load(self, _: web.Request) -> web.Response:
+        return _json({"server_load": self._inference.inflight})
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        page = metrics_page.render(self._settings, self.engine.gauges, self.engine.model.counters, self._started_at)
+        return web.Response(body=page.encode(), headers={"Content-Type": metrics_page.CONTENT_TYPE})
+
+    async def _faults(self, _: web.Request) -> web.Response:
+        return _json(msgspec.structs.asdict(self.engine.faults))
+
+    async def _set_faults(self, request: web.Request) -> web.Response:
+        try:
+            changed, die = faults.change(self.engine.faults, await request.read())
+        except FaultError as error:
+            raise errors.ApiError(400, "BadRequestError", str(error)) from None
+        self.engine.faults = changed
+        _log.warning("fault changed address=%s %s", self.address, "die" if die else changed.describe())
+        if die:
+            _die()
+        return await self._faults(request)
+
+
+def _json(body: object) -> web.Response:
+    return errors.json_response(errors.compact(body))
+
+
+def _die() -> NoReturn:
+    """End the process as a crash would: nothing is flushed, answered or closed in order."""
+    os._exit(1)
