@@ -190,7 +190,11 @@ async def test_a_real_envoy_applies_every_variant_of_what_is_built(api_type: str
             "listener": {"port": free_port()},
             "control": {"xds_port": free_port(), "ext_proc_port": free_port()},
             "envoy": {"admin_port": free_port()},
-            "limits": {"decision_timeout_seconds": 0.25, "idle_timeout_seconds": 1e6, "max_body_bytes": 268_435_456},
+            "limits": {
+                "decision_timeout_seconds": 0.25,
+                "idle_timeout_seconds": 86400.0,
+                "max_body_bytes": 268_435_456,
+            },
             "pools": declared,
         }
     )
