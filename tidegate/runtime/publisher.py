@@ -1,13 +1,17 @@
 """From a changed fleet to a published snapshot, no more often than Envoy can bear."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from tidegate.config import Config
 from tidegate.fleet.view import PoolView
+from tidegate.telemetry.log import event
 from xds import pacing
 from xds.build import snapshot
 from xds.server import DiscoveryServer
+
+logger = logging.getLogger("tidegate.xds")
 
 
 class Publisher:
@@ -30,7 +34,11 @@ class Publisher:
     def publish(self, config: Config) -> None:
         """Publish at once."""
         pools = self._views()
-        self._discovery.publish(snapshot(config, pools))
+        try:
+            self._discovery.publish(snapshot(config, pools))
+        except ValueError as error:
+            event(logger, "inconsistent snapshot, the last good one goes on", level=logging.ERROR, reason=str(error))
+            return
         self._published = pacing.Published(pacing.table(pools), self._clock())
 
     async def run(self, config: Callable[[], Config]) -> None:

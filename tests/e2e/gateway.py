@@ -1,0 +1,210 @@
+"""What stands around an Envoy that the discovery server alone configures: a stub that decides, and engines."""
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import grpc
+from aiohttp import web
+
+from protos import access_log_pb2, ext_proc_pb2
+from tests.envoy_process import EnvoyProcess
+from tests.ports import free_port
+from tidegate.config import Config
+from tidegate.fleet.health import Reachability
+from tidegate.fleet.view import EndpointView, PoolView
+from xds import build
+from xds.events import DiscoveryEvent
+from xds.server import DiscoveryServer
+from xds.snapshot import Snapshot
+
+MAX_BODY = 25_000_000
+PORT_70000 = bytes.fromhex("12060a0418f0a204")
+"""A fragment of a serialized listener: appended to one, it gives it a port that does not exist."""
+
+CHAT = "/v1/chat/completions"
+
+
+def view(name: str, *addresses: str) -> PoolView:
+    unknown = (0, 0, 0.0, 0.0, None, None, None, None)
+    members = tuple(EndpointView(address, 1, Reachability.UNKNOWN, False, *unknown) for address in addresses)
+    return PoolView(name, "none", ("*",), members)
+
+
+@dataclass
+class Decider:
+    """An ext_proc service that answers every body with what the test says."""
+
+    port: int
+    pool: str | None = "small"
+    destinations: str = ""
+    refuse: ext_proc_pb2.ImmediateResponse | None = None
+    headers: list[dict[str, str]] = field(default_factory=list)
+    bodies: list[int] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        server = grpc.aio.server(options=[("grpc.max_receive_message_length", 64 << 20), ("grpc.so_reuseport", 0)])
+        handler: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(self._process)
+        name = "envoy.service.ext_proc.v3.ExternalProcessor"
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, {"Process": handler}),))
+        server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop(0)
+
+    async def _process(self, requests: AsyncIterator[bytes], _context: object) -> AsyncIterator[bytes]:
+        async for raw in requests:
+            request = ext_proc_pb2.ProcessingRequest.FromString(raw)
+            reply = ext_proc_pb2.ProcessingResponse()
+            if request.HasField("request_headers"):
+                pairs = request.request_headers.headers.headers
+                self.headers.append({pair.key: pair.raw_value.decode() for pair in pairs})
+                reply.request_headers.SetInParent()
+                yield reply.SerializeToString()
+                continue
+            self.bodies.append(len(request.request_body.body))
+            if self.refuse is not None:
+                reply.immediate_response.CopyFrom(self.refuse)
+            else:
+                self._decide(reply)
+            yield reply.SerializeToString()
+            return
+
+    def _decide(self, reply: ext_proc_pb2.ProcessingResponse) -> None:
+        reply.request_body.response.clear_route_cache = True
+        # Without a header mutation, an empty one at least, Envoy ignores clear_route_cache.
+        reply.request_body.response.header_mutation.SetInParent()
+        if self.pool is not None:
+            reply.dynamic_metadata.update({"tidegate": {"pool": self.pool, "reservation": "r1"}})
+        if self.destinations:
+            reply.dynamic_metadata.update({"envoy.lb": {"x-gateway-destination-endpoint": self.destinations}})
+
+
+@dataclass
+class Engine:
+    """An HTTP server that says who it is and what it was sent."""
+
+    port: int
+    status: int = 200
+    seen: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", self.port).start()
+        try:
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        size = len(await request.read())
+        self.seen.append({name.lower(): value for name, value in request.headers.items()})
+        usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+        answer = {"object": "chat.completion", "model": "m", "port": self.port, "size": size, "usage": usage}
+        spoofed = {"x-gateway-destination-endpoint-served": "spoofed"}
+        return web.json_response(answer, status=self.status, headers=spoofed)
+
+
+@dataclass
+class Control:
+    """The discovery service and the access-log intake on one port; can be stopped and started again."""
+
+    port: int
+    server: DiscoveryServer = field(init=False)
+    events: list[DiscoveryEvent] = field(default_factory=list)
+    entries: list[access_log_pb2.HTTPAccessLogEntry] = field(default_factory=list)
+    _grpc: grpc.aio.Server | None = None
+
+    async def start(self, snapshot: Snapshot | None) -> None:
+        self.server = DiscoveryServer(self.events.append)
+        if snapshot is not None:
+            self.server.publish(snapshot)
+        self._grpc = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        log: grpc.RpcMethodHandler[Any, Any] = grpc.stream_unary_rpc_method_handler(self._log)
+        name = "envoy.service.accesslog.v3.AccessLogService"
+        intake = grpc.method_handlers_generic_handler(name, {"StreamAccessLogs": log})
+        self._grpc.add_generic_rpc_handlers((*self.server.handlers(), intake))
+        self._grpc.add_insecure_port(f"127.0.0.1:{self.port}")
+        await self._grpc.start()
+
+    async def stop(self) -> None:
+        if self._grpc is not None:
+            await self._grpc.stop(0)
+            self._grpc = None
+
+    async def _log(self, messages: AsyncIterator[bytes], _context: object) -> bytes:
+        async for raw in messages:
+            self.entries.extend(access_log_pb2.StreamAccessLogsMessage.FromString(raw).http_logs.log_entry)
+        return b""
+
+
+@dataclass
+class Gateway:
+    """Everything together."""
+
+    config: Config
+    control: Control
+    decider: Decider
+    engines: tuple[Engine, Engine]
+    envoy: EnvoyProcess
+    session: aiohttp.ClientSession
+    last_headers: Mapping[str, str] = field(default_factory=dict)
+
+    def snapshot(self, *addresses: str) -> Snapshot:
+        return build.snapshot(self.config, [view("small", *addresses), view("large", *addresses)])
+
+    async def post(
+        self, size: int = 100, path: str = CHAT, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        url = f"http://127.0.0.1:{self.config.listener.port}{path}"
+        async with self.session.post(url, data=io.BytesIO(b"x" * size), headers=headers) as response:
+            self.last_headers = response.headers
+            return response.status, json.loads(await response.read())
+
+    async def served_by(self, size: int = 100) -> int:
+        status, answer = await self.post(size)
+        assert status == 200, answer
+        return int(answer["port"])
+
+
+async def eventually(holds: Callable[[], Any], seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while True:
+            result = holds()
+            if asyncio.iscoroutine(result):
+                result = await result
+            if result:
+                return
+            await asyncio.sleep(0.05)
+
+
+def config_for(engines: tuple[Engine, Engine]) -> Config:
+    first, second = engines
+    return Config.model_validate(
+        {
+            "listener": {"port": free_port()},
+            "control": {"xds_port": free_port(), "ext_proc_port": free_port()},
+            "envoy": {"admin_port": free_port()},
+            "limits": {"max_body_bytes": MAX_BODY},
+            "pools": (
+                {"name": "small", "endpoints": ({"address": first.address},)},
+                {"name": "large", "models": ("large",), "endpoints": ({"address": second.address},)},
+            ),
+        }
+    )
