@@ -39,6 +39,7 @@ from tidegate.scheduling.dispatch import Dispatcher
 from tidegate.telemetry import access_log, admin, status
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
+from tidegate.telemetry.outcome import Outcome
 from tidegate.telemetry.record import RequestRecord
 from tidegate.tokens.counter import TokenCounter
 from xds.server import DiscoveryServer
@@ -49,7 +50,12 @@ EXPIRY_SECONDS = 1.0
 """Pause between two looks for leases that ran out."""
 
 STOP_SECONDS = 1.0
-"""How long open exchanges may go on after the stop; none should take longer than a decision."""
+"""How long what is being answered may go on after the stop; nothing should take longer than a decision."""
+
+
+DROPPED = frozenset({Outcome.CLIENT_GONE, Outcome.TIMEOUT, Outcome.UNDECIDED})
+"""How a request can end whose decision we delivered and Envoy dropped. One that was refused or served with the same
+request id, as retries and proxies send it, says nothing of the live one."""
 
 
 class BindError(Exception):
@@ -92,8 +98,9 @@ class ControlPlane:
         """
         async with contextlib.AsyncExitStack() as services:
             services.callback(self._counter.close)
-            await self._listen(services)
+            # In this order: Envoys that are waiting ask at once, and an unknown model would be a refusal.
             self._take_over(self._config)
+            await self._listen(services)
             async with asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(self._scraper.run()),
@@ -133,7 +140,10 @@ class ControlPlane:
 
     def _request_ended(self, record: RequestRecord) -> None:
         self._metrics.request_ended(record)
-        if reservation := record.reservation or self._correlation.find(record.request_id):
+        reservation = record.reservation
+        if not reservation and record.outcome in DROPPED:
+            reservation = self._correlation.find(record.request_id)
+        if reservation:
             self._apply(RequestEnded(reservation, record.usage.completion_tokens))
 
     def _request_progressed(self, record: RequestRecord) -> None:
@@ -195,7 +205,7 @@ class ControlPlane:
     @contextlib.asynccontextmanager
     async def _admin_site(self) -> AsyncIterator[None]:
         app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status)
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
         address, port = self._config.admin.address, self._config.admin.port
         try:

@@ -1,0 +1,77 @@
+"""The parts of the control plane together, without anything that listens."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from tests.telemetry.entries import entry
+from tidegate.config import parse
+from tidegate.runtime import control_plane
+from tidegate.runtime.control_plane import ControlPlane
+from tidegate.scheduling.dispatch import Decision
+from tidegate.scheduling.request import InferenceRequest
+from tidegate.telemetry.record import RequestRecord
+from tidegate.telemetry.record import parse as read
+from tidegate.tokens.count import CountSource, TokenCount
+
+TEXT = b'pools: [{name: one, engine: none, endpoints: [{address: "127.0.0.1:1"}]}]\n'
+
+
+def plane(folder: Path) -> ControlPlane:
+    file = folder / "tidegate.yaml"
+    file.write_bytes(TEXT)
+    return ControlPlane(parse(TEXT, str(file)), file)
+
+
+def request(number: str) -> InferenceRequest:
+    return InferenceRequest(number, "chat_completions", "any", TokenCount(10, CountSource.EXACT))
+
+
+async def test_the_fleet_is_known_before_anybody_can_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Envoy that waits for a new control plane asks at once; "no such model" would be the wrong answer."""
+    tested = plane(tmp_path)
+    answers: list[object] = []
+
+    async def listen(_: contextlib.AsyncExitStack) -> None:
+        answers.append(tested._dispatcher.decide(request("r1"), 0.0))
+
+    monkeypatch.setattr(tested, "_listen", listen)
+    monkeypatch.setattr(tested._counter, "warm", lambda: None)
+    monkeypatch.setattr(control_plane, "_spare_the_collector", lambda: None)
+    stop = asyncio.Event()
+    stop.set()
+    await tested.run(stop)
+    assert [type(answer) for answer in answers] == [Decision]
+
+
+def ended(request_id: str, status: int, *flags: str) -> RequestRecord:
+    """Return the record of a request that Envoy sent nowhere and knows no decision of."""
+    log = entry(decision=None, destinations=None, served=None, status=status, flags=flags, attempts=0)
+    log.request.request_id = request_id
+    return read(log)
+
+
+@pytest.fixture
+def deciding(tmp_path: Path) -> ControlPlane:
+    tested = plane(tmp_path)
+    tested._take_over(tested._config)
+    number = tested._correlation.new_id("same")
+    tested._dispatcher.decide(request(number), 0.0)
+    tested._correlation.remember(number)
+    return tested
+
+
+@pytest.mark.parametrize(("status", "flags"), [(0, ["downstream_remote_reset"]), (504, [])])
+def test_a_decision_that_envoy_dropped_is_released_by_the_requests_id(
+    deciding: ControlPlane, status: int, flags: list[str]
+) -> None:
+    deciding._request_ended(ended("same", status, *flags))
+    assert len(deciding._fleet.ledger) == 0
+
+
+@pytest.mark.parametrize("status", [400, 404, 413])
+def test_a_refused_request_with_the_id_of_a_live_one_leaves_that_alone(deciding: ControlPlane, status: int) -> None:
+    deciding._request_ended(ended("same", status))
+    assert len(deciding._fleet.ledger) == 1
