@@ -270,11 +270,20 @@ def load(path: Path) -> Config:
         ConfigError: it is missing, unreadable, too large, not YAML, or says something that is not understood.
     """
     try:
-        with path.open("rb") as file:
-            text = file.read(MAX_FILE_BYTES + 1)
+        text = read(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a YAML file") from None
     return parse(text, str(path))
+
+
+def read(path: Path) -> bytes:
+    """Return what is in the file at ``path``; of one that is too large, only as much as ``parse`` needs to say so.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(MAX_FILE_BYTES + 1)
 
 
 def parse(text: bytes, name: str) -> Config:

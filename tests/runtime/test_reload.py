@@ -99,6 +99,22 @@ async def test_a_file_that_vanishes_is_said_once_and_may_come_back(watched: Watc
         await watched.until(1, 1)
 
 
+async def test_a_file_that_comes_back_as_it_was_is_taken_so_that_the_alarm_ends(watched: Watched) -> None:
+    async with watched.watching():
+        watched.path.unlink()
+        await watched.until(0, 1)
+        watched.path.write_bytes(GOOD)
+        await watched.until(1, 1)
+
+
+async def test_of_a_file_that_is_far_too_large_no_more_is_read_than_needed_to_say_so(watched: Watched) -> None:
+    with watched.path.open("wb") as file:
+        file.truncate(1 << 40)  # a terabyte of nothing
+    async with watched.watching():
+        await watched.until(0, 1)
+    assert "too large" in watched.refused[0]
+
+
 async def test_a_link_that_is_swapped_is_a_change(watched: Watched, tmp_path: Path) -> None:
     """This is how Kubernetes updates a mounted ConfigMap."""
     (tmp_path / "next.yaml").write_bytes(OTHER)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from tidegate.config import Config, ConfigError, parse
+from tidegate.config import Config, ConfigError, parse, read
 from tidegate.telemetry.log import event
 
 logger = logging.getLogger("tidegate.config")
@@ -43,7 +43,7 @@ class ConfigFile:
         """Watch ``path``, from which ``current`` was just read."""
         self._path = path
         self._current = current
-        self._judged = hashlib.sha256(path.read_bytes()).digest()
+        self._judged = hashlib.sha256(read(path)).digest()
         self._seen = self._judged
         self._gone = False
         self._asked = asyncio.Event()
@@ -57,11 +57,13 @@ class ConfigFile:
         while True:
             asked = await self._tick()
             try:
-                text = await asyncio.to_thread(self._path.read_bytes)
+                text = await asyncio.to_thread(read, self._path)
             except OSError as error:
                 if asked or not self._gone:
                     self._refuse(f"{self._path}: cannot be read ({error.strerror})", refused)
                 self._gone = True
+                # Whatever comes back is judged, what was in force before as well: or the refusal would stand for ever.
+                self._judged = b""
                 continue
             self._gone = False
             digest = hashlib.sha256(text).digest()
