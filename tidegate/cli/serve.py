@@ -10,6 +10,7 @@ import uvloop
 from tidegate.cli._options import LogFormat, config_option, load_or_exit, log_format_option
 from tidegate.runtime.control_plane import BindError, ControlPlane
 from tidegate.telemetry import log
+from tidegate.tokens.vocabulary import VocabularyError
 
 
 @click.command("serve")
@@ -19,12 +20,16 @@ def command(file: Path, log_format: LogFormat) -> None:
     """Run the control plane: decisions, discovery, access-log intake, metrics. SIGHUP reloads the configuration."""
     log.setup(log_format)
     config = load_or_exit(file)
+    missing: tuple[Exception, ...] = ()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(_serve(ControlPlane(config, file)))
-        except BindError as error:
-            click.echo(f"tidegate: {error}", err=True)
-            raise SystemExit(1) from None
+        except* (BindError, VocabularyError) as group:
+            missing = group.exceptions
+    for error in missing:
+        click.echo(f"tidegate: {error}", err=True)
+    if missing:
+        raise SystemExit(1)
 
 
 async def _serve(plane: ControlPlane) -> None:

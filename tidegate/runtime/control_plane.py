@@ -95,6 +95,7 @@ class ControlPlane:
 
         Raises:
             BindError: a port could not be bound.
+            ExceptionGroup: of a ``VocabularyError``: a vocabulary is missing.
         """
         async with contextlib.AsyncExitStack() as services:
             services.callback(self._counter.close)
