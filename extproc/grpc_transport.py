@@ -104,14 +104,14 @@ async def serve(desk: Desk, observer: Observer, context: Context) -> None:
         outcome = Outcome.FINISHED if stream.phase is Phase.ANSWERING else Outcome.CANCELLED
         await _abort(context, grpc.StatusCode.CANCELLED, "the stream was ended before the decision")
     except PeerProtocolError as error:
-        _log.warning("external processing: Envoy does not keep to the protocol: %s", error)
+        _log.warning("Envoy does not keep to the protocol", extra={"fields": {"reason": str(error)}})
         await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, f"unexpected: {error}")
     except TimeoutError:
-        _log.warning("external processing: a stream took more than %d seconds", STREAM_SECONDS)
+        _log.warning("a stream took too long", extra={"fields": {"seconds": STREAM_SECONDS}})
         await _abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "the stream took too long")
     except Exception as error:  # noqa: BLE001  whatever went wrong, the stream must not end with OK
         # The class alone: a message might quote the request.
-        _log.error("external processing: a stream failed: %s", type(error).__name__)
+        _log.error("a stream failed", extra={"fields": {"error": type(error).__name__}})
         await _abort(context, grpc.StatusCode.INTERNAL, "the decision failed")
     finally:
         observer.stream_ended(outcome)

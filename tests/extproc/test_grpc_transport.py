@@ -1,5 +1,4 @@
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +12,7 @@ from extproc.grpc_transport import METHOD, SERVICE, Outcome, handler, server_opt
 from protos import ext_proc_pb2
 from tests.extproc.desks import ADDRESSES, FakeDesk
 from tests.extproc.envoy_model import HELLO, POST, body_message, headers_message
+from tidegate.telemetry.log import LogfmtFormatter
 from tidegate.tokens.count import CountSource, TokenCount
 
 MAX_BODY_BYTES = 8_388_608
@@ -124,11 +124,9 @@ async def test_a_fault_of_ours_ends_the_stream_with_internal_and_no_word_of_it(
         assert await _status(call) == (grpc.StatusCode.INTERNAL, "the decision failed")
         assert await streams.end() is Outcome.FAILED
     (record,) = [record for record in caplog.records if record.name == grpc_transport.__name__]
-    assert (record.levelno, record.getMessage()) == (
-        logging.ERROR,
-        "external processing: a stream failed: RuntimeError",
-    )
-    assert "hello" not in caplog.text
+    line = LogfmtFormatter().format(record)
+    assert 'level=error logger=extproc.grpc_transport msg="a stream failed" error=RuntimeError' in line
+    assert "hello" not in line
 
 
 async def test_a_message_out_of_turn_ends_the_stream_with_a_reason() -> None:

@@ -240,7 +240,7 @@ def test_every_gauge_of_what_is_in_flight_is_zero_on_an_idle_control_plane() -> 
 def test_what_happens_in_the_control_plane_is_counted() -> None:
     metrics = make()
     metrics.refused("chat_completions", "unknown_model")
-    metrics.tokens_counted("exact")
+    metrics.tokens_counted("exact", 0.002)
     metrics.decided(0.0004)
     metrics.xds_pushed("cluster")
     metrics.xds_acked("cluster")
@@ -251,6 +251,8 @@ def test_what_happens_in_the_control_plane_is_counted() -> None:
     page = Page(metrics)
     assert page("refusals_total", api="chat_completions", reason="unknown_model") == 1
     assert page("token_counts_total", source="exact") == 1
+    assert page("token_count_seconds_bucket", le="0.0025") == 1
+    assert page("token_count_seconds_bucket", le="0.001") == 0
     assert page("decision_seconds_bucket", le="0.0005") == 1
     assert page("decision_seconds_bucket", le="0.00025") == 0
     assert page("xds_pushes_total", type="cluster") == page("xds_acks_total", type="cluster") == 1

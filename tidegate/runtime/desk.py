@@ -38,8 +38,9 @@ class Desk:
 
     async def count(self, model: str, texts: Sequence[str]) -> TokenCount:
         """Count the tokens of ``texts`` as ``model`` would."""
+        began = self._clock()
         count = await self._counter.count(model, texts)
-        self._metrics.tokens_counted(count.source.value)
+        self._metrics.tokens_counted(count.source.value, self._clock() - began)
         return count
 
     def decide(self, request: InferenceRequest) -> Decision | Refusal:

@@ -19,11 +19,11 @@ DURATION_BUCKETS = (
     *(120.0, 240.0, 480.0, 960.0, 1920.0),
 )
 
-DECISION_BUCKETS = (
-    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
-    *(1.0, 2.5, 5.0, 10.0),
-)
-"""From a decision on a short prompt (a few hundred microseconds) to Envoy's usual deadline for one."""
+DECISION_BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01)
+"""From the choice between a handful of endpoints to that between several thousand."""
+
+COUNT_BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
+"""From a short prompt, counted at once, to beyond the longest that a count is waited for (0.25 s)."""
 
 SCRAPE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 """From a page served on the same host to well beyond the usual deadline of a scrape."""

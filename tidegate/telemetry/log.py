@@ -2,6 +2,8 @@
 
 Whatever a value holds, it stays on its line and cannot drive a terminal: control characters, quotes and everything else
 that does not print is escaped. Prompts are never given to a logger.
+
+Parts that do not know this module say ``logger.info("what happened", extra={"fields": {...}})``, which is the same.
 """
 
 import json

@@ -10,7 +10,14 @@ from prometheus_client.registry import Collector
 
 from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.view import PoolView
-from tidegate.telemetry.buckets import DECISION_BUCKETS, DURATION_BUCKETS, SCRAPE_BUCKETS, TPOT_BUCKETS, TTFT_BUCKETS
+from tidegate.telemetry.buckets import (
+    COUNT_BUCKETS,
+    DECISION_BUCKETS,
+    DURATION_BUCKETS,
+    SCRAPE_BUCKETS,
+    TPOT_BUCKETS,
+    TTFT_BUCKETS,
+)
 from tidegate.telemetry.collector import FleetCollector
 from tidegate.telemetry.labels import Configured, Folded
 from tidegate.telemetry.outcome import Outcome
@@ -59,7 +66,7 @@ class Metrics:
     def _make_request_families(self) -> None:
         model = ("pool", "model")
         self._incoming = self._counter(
-            "incoming_requests_total", "Requests that came in, refused ones included.", "pool"
+            "incoming_requests_total", "Requests that asked for an endpoint, those that got none included.", "pool"
         )
         self._requests = self._counter(
             "requests_total", "Requests that are over.", "pool", "model", "api", "code", "outcome"
@@ -101,8 +108,13 @@ class Metrics:
         self._ext_proc_inflight = Gauge(
             "tidegate_ext_proc_inflight_streams", "External-processing streams that are open.", registry=registry
         )
+        self._count_duration = self._histogram(
+            "token_count_seconds", "Of counting a prompt's tokens, the wait for a thread included.", COUNT_BUCKETS
+        )
         self._decision = self._histogram(
-            "decision_seconds", "From the request's body to the decision.", DECISION_BUCKETS
+            "decision_seconds",
+            "Of choosing an endpoint and reserving it, once the tokens are counted.",
+            DECISION_BUCKETS,
         )
         self._xds_open = Gauge("tidegate_xds_open_streams", "Discovery streams that Envoys hold.", registry=registry)
         self._xds_pushes = counter("xds_pushes_total", "Discovery responses sent.", "type")
@@ -145,7 +157,7 @@ class Metrics:
         )
 
     def received(self, pool: str) -> None:
-        """Count a request that came in for ``pool``, before it is decided; empty when no pool serves its model."""
+        """Count a request that asked for an endpoint of ``pool``; empty when no pool serves its model."""
         self._incoming.labels(self._pool(pool)).inc()
 
     def picked(self, pool: str, endpoint: str, policy: str) -> None:
@@ -198,9 +210,10 @@ class Metrics:
         """Count a piece of the access log that came to nothing."""
         self._log_malformed.inc()
 
-    def tokens_counted(self, source: str) -> None:
-        """Count a prompt whose tokens were counted, by how (``CountSource``)."""
+    def tokens_counted(self, source: str, seconds: float) -> None:
+        """Count a prompt whose tokens were counted, by how (``CountSource``), and how long it took."""
         self._token_counts.labels(self._source(source)).inc()
+        self._count_duration.observe(seconds)
 
     def ext_proc_opened(self) -> None:
         """Count an external-processing stream as open."""
@@ -212,7 +225,7 @@ class Metrics:
         self._ext_proc_streams.labels(self._ending(outcome)).inc()
 
     def decided(self, seconds: float) -> None:
-        """Record how long a decision took."""
+        """Record how long the choice of an endpoint took."""
         self._decision.observe(seconds)
 
     def xds_opened(self) -> None:
