@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import openai
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.stack import MODEL, Stack, configuration, engines, fetch, until, up
 
@@ -157,6 +159,22 @@ def test_a_client_cannot_choose_the_endpoint(stack: Stack) -> None:
             assert answer.choices
 
 
+def test_a_prompt_is_in_no_log_whatever_becomes_of_its_request(stack: Stack) -> None:
+    secret = "correct-horse-battery-staple"
+    bodies: list[dict[str, Any]] = [
+        {"model": MODEL, "messages": [{"role": "user", "content": secret}], "max_tokens": 2},
+        {"model": MODEL, "messages": [{"role": "user", "content": secret * 30_000}]},
+        {"model": MODEL, "messages": [{"role": "user", "content": secret}], "max_tokens": secret},
+        {"model": MODEL, "messages": secret},
+        {"messages": [{"role": "user", "content": secret}]},
+    ]
+    assert [fetch(f"{stack.clients}/chat/completions", body)[0] for body in bodies] == [200, 400, 400, 400, 400]
+    stack.settle()
+    assert "ready" in stack.log()
+    assert secret not in stack.log()
+    assert secret not in fetch(f"{stack.admin}/metrics")[1]
+
+
 def test_after_two_thousand_mixed_requests_nothing_is_in_flight(stack: Stack) -> None:
     stack.settle()
     before = stack.total("tidegate_requests_total")
@@ -180,3 +198,28 @@ def test_after_two_thousand_mixed_requests_nothing_is_in_flight(stack: Stack) ->
     until(lambda: stack.inflight() == {}, 5, "every in-flight gauge is zero")
     until(lambda: stack.total("tidegate_requests_total") - before == 2000, 5, "every request is counted once")
     assert stack.total("tidegate_reservations_expired_total") == 0
+
+
+FED_BY_TROUBLE = {
+    *("retries_total", "failovers_total", "xds_nacks_total", "config_reloads_total"),
+    *("reservations_expired_total", "access_log_malformed_total"),
+}
+"""Counters that a fleet in good health leaves at zero, or does not have yet."""
+
+
+def test_every_family_on_the_metrics_page_is_fed(stack: Stack) -> None:
+    for _ in range(2):  # the second time finds the first in the engine's prefix cache
+        body = {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
+        assert stack.ask("word " * 200, max_tokens=4, **body)[0] == 200
+    assert stack.ask(stream=True)[0] == 200  # without usage
+    assert stack.ask(model=None)[0] == 400
+    stack.settle()
+    _, page, _ = fetch(f"{stack.admin}/metrics")
+    families = list(text_string_to_metric_families(page))
+    silent = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in families
+        if not family.samples or (family.type != "gauge" and not any(sample.value for sample in family.samples))
+    }
+    assert silent == {f"tidegate_{name}" for name in FED_BY_TROUBLE}
+    assert len(families) > 40
