@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -14,8 +15,14 @@ from tidegate.runtime.processes import Child, Children, Program
 SLEEPER = Program("sleeper", ["sleep", "60"])
 STUBBORN = Program(
     "stubborn",
-    [sys.executable, "-c", "import signal,time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"],
+    [sys.executable, "-c", "import signal,time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"],
 )
+
+
+def _ignores_sigterm(child: Child) -> bool:
+    status = Path(f"/proc/{child.pid}/status").read_text()
+    ignored = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn"))
+    return bool(int(ignored, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 async def test_stop_ends_every_child() -> None:
@@ -31,7 +38,9 @@ async def test_a_child_that_ignores_sigterm_is_killed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.2)
     child = Child(STUBBORN)
     await child.start()
-    await asyncio.sleep(0.3)  # until it ignores the signal
+    async with asyncio.timeout(20):
+        while not _ignores_sigterm(child):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
     await child.stop()
     assert await child.wait() == -signal.SIGKILL
 

@@ -26,6 +26,10 @@ USAGE = {
 }
 
 
+LATE: asyncio.Queue[str] = asyncio.Queue()
+"""The requests to ``/late`` that reached the engine."""
+
+
 def find_envoy() -> Path | None:
     packaged = Path(sysconfig.get_paths()["purelib"]) / "envoy" / "_bin" / "envoy"
     found = packaged if packaged.exists() else shutil.which("envoy")
@@ -43,6 +47,7 @@ async def engine(request: web.Request) -> web.StreamResponse:
         case "/unknown":
             return web.json_response({"error": {"message": "no such model"}}, status=404)
         case "/late":
+            LATE.put_nowait(request.path)
             await asyncio.sleep(30)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)

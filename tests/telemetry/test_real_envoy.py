@@ -6,7 +6,7 @@ import contextlib
 import aiohttp
 import pytest
 
-from tests.telemetry.real_envoy import Gateway, find_envoy, running
+from tests.telemetry.real_envoy import LATE, Gateway, find_envoy, running
 from tidegate.telemetry.outcome import Outcome
 from tidegate.telemetry.record import RequestRecord, Usage
 
@@ -36,7 +36,7 @@ async def leave_early(gateway: Gateway, path: str, *, after_first_entry: bool) -
         assert running_record.reservation == f"r{path}"
         assert running_record.ttft_seconds is not None
     else:
-        await asyncio.sleep(0.2)
+        await asyncio.wait_for(LATE.get(), 10)
     writer.close()
     await writer.wait_closed()
     return await gateway.end()
