@@ -1,0 +1,16 @@
+"""Names by which parts that do not know each other agree: what one writes into Envoy's metadata, another reads."""
+
+from extproc import codec
+from tidegate.telemetry import access_log, record
+from xds import names
+
+
+def test_the_decision_is_looked_for_where_it_is_put() -> None:
+    assert codec.NAMESPACE == record.DECISION_NAMESPACE == names.DECISION_NAMESPACE
+    assert codec.DESTINATION_NAMESPACE == record.DESTINATION_NAMESPACE == names.DESTINATION_NAMESPACE
+    assert codec.DESTINATION_KEY == record.DESTINATION_KEY == names.DESTINATION_KEY
+
+
+def test_the_access_log_is_read_as_it_is_written() -> None:
+    assert access_log.LOG_NAME == names.ACCESS_LOG
+    assert (record.TTFT_TAG, record.UPSTREAM_TTFT_TAG) == (names.TTFT_TAG, names.UPSTREAM_TTFT_TAG)
