@@ -308,6 +308,13 @@ def test_an_answer_of_unknown_length_teaches_nothing() -> None:
     assert fleet.expected_output("default", None) == PRIOR_OUTPUT_TOKENS
 
 
+def test_an_embedding_does_not_make_answers_look_short() -> None:
+    fleet = fleet_of(pool(A))
+    fleet.apply(RequestReserved(reservation("r1")), 0.0)
+    fleet.apply(RequestEnded("r1", output_tokens=0), 0.0)
+    assert fleet.expected_output("default", None) == PRIOR_OUTPUT_TOKENS
+
+
 @pytest.mark.parametrize(("limit", "expected"), [(None, 250), (1000, 250), (16, 16), (0, 0), (-5, 0)])
 def test_an_answer_is_not_expected_to_exceed_its_limit_nor_to_be_negative(limit: int | None, expected: int) -> None:
     assert fleet_of(pool(A)).expected_output("default", limit) == expected

@@ -160,6 +160,7 @@ class Fleet:
         if reservation is None:
             return
         pool = self._pools.get(reservation.pool)
-        if pool is not None and event.output_tokens is not None:
+        # No tokens at all is no answer: embeddings have none, and say so, and must not make a chat look short.
+        if pool is not None and event.output_tokens:
             pool.output_tokens.observe(event.output_tokens)
         yield ReservationReleased(reservation)
