@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from protos import core_pb2, endpoint_pb2
+from tidegate import addresses
 from tidegate.fleet.view import PoolView
 from xds.snapshot import Resource
 from xds.type_urls import ENDPOINT
@@ -31,8 +32,8 @@ def assignment(pool: str, of: Members) -> Resource:
 
 
 def _member(address: str, weight: int) -> endpoint_pb2.LbEndpoint:
-    ip, _, port = address.rpartition(":")
-    socket = core_pb2.SocketAddress(address=ip.strip("[]"), port_value=int(port))
+    ip, port = addresses.split(address)
+    socket = core_pb2.SocketAddress(address=ip, port_value=port)
     member = endpoint_pb2.LbEndpoint(endpoint=endpoint_pb2.Endpoint(address=core_pb2.Address(socket_address=socket)))
     member.load_balancing_weight.value = weight
     return member

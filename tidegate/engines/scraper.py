@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from tidegate import addresses
 from tidegate.config import Scrape
 from tidegate.engines import dialects, fetch
 from tidegate.engines.dialect import Dialect
@@ -154,8 +155,8 @@ class Scraper:
         timeout = self._settings.timeout_seconds
         path = target.dialect.metrics_path
         if path is None:
-            host, _, port = target.address.rpartition(":")
-            await fetch.connect(host.strip("[]"), int(port), timeout_seconds=timeout)
+            host, port = addresses.split(target.address)
+            await fetch.connect(host, port, timeout_seconds=timeout)
             return EngineReport()
         url = f"http://{target.address}{path}"
         text = await fetch.fetch(session, url, timeout_seconds=timeout, max_bytes=self._settings.max_bytes)

@@ -16,6 +16,7 @@ from aiohttp import web
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from extproc import grpc_transport
+from tidegate import addresses
 from tidegate.config import MAX_BODY_BYTES, Config
 from tidegate.discovery import static
 from tidegate.engines.scraper import Scraper
@@ -235,9 +236,8 @@ async def _grpc_server(address: str, port: int, handlers: tuple[grpc.GenericRpcH
     server.add_generic_rpc_handlers(handlers)
     healthy = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
-    host = f"[{address}]" if ":" in address else address
     try:
-        server.add_insecure_port(f"{host}:{port}")
+        server.add_insecure_port(addresses.joined(address, port))
     except RuntimeError:
         raise BindError(f"cannot bind {address}:{port} (control): is it taken already?") from None
     await server.start()

@@ -4,7 +4,6 @@ Nothing in an entry is taken for granted: what is missing, odd or of the wrong t
 never zero.
 """
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from google.protobuf.wrappers_pb2 import UInt64Value
 from protos.access_log_pb2 import AccessLogCommon, AccessLogType, HTTPAccessLogEntry
 from protos.ai_pb2 import TokenUsage
 from protos.core_pb2 import Address, Metadata
+from tidegate import addresses
 from tidegate.telemetry.outcome import Outcome, classify
 
 DECISION_NAMESPACE = "tidegate"
@@ -171,10 +171,8 @@ def _address(address: Address) -> str | None:
     socket = address.socket_address
     if not socket.address or not socket.port_value:
         return None
-    if ":" not in socket.address:
-        return f"{socket.address}:{socket.port_value}"
     try:
-        return f"[{ipaddress.IPv6Address(socket.address)}]:{socket.port_value}"
+        return addresses.joined(addresses.ip(socket.address), socket.port_value)
     except ValueError:
         return None
 
