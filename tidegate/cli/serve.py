@@ -26,8 +26,8 @@ def command(file: Path, log_format: LogFormat) -> None:
             runner.run(_serve(ControlPlane(config, file)))
         except* (BindError, VocabularyError) as group:
             missing = group.exceptions
-    for error in missing:
-        click.echo(f"tidegate: {error}", err=True)
+    for line in "\n".join(map(str, missing)).splitlines():
+        click.echo(f"tidegate: {line}", err=True)
     if missing:
         raise SystemExit(1)
 
