@@ -190,6 +190,8 @@ class ControlPlane:
         await services.enter_async_context(
             _grpc_server(control.address, control.ext_proc_port, (grpc_transport.handler(desk, desk),))
         )
+        # Called first when all this ends: a server that stops waits for its open streams, and then breaks them off.
+        services.callback(self._discovery.close)
         self._unready.discard("the services do not listen yet")
 
     @contextlib.asynccontextmanager
