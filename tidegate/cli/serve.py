@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import uvloop
 
-from tidegate.cli._options import LogFormat, config_option, load_or_exit, log_format_option
+from tidegate.cli._options import LogFormat, config_option, load_or_exit, log_format_option, refuse
 from tidegate.runtime.control_plane import BindError, ControlPlane
 from tidegate.telemetry import log
 
@@ -23,8 +23,7 @@ def command(file: Path, log_format: LogFormat) -> None:
         try:
             runner.run(_serve(ControlPlane(config, file)))
         except BindError as error:
-            click.echo(f"tidegate: {error}", err=True)
-            raise SystemExit(1) from None
+            refuse(error)
 
 
 async def _serve(plane: ControlPlane) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import importlib.metadata
 import logging
+import os
 import random
 import time
 from collections.abc import AsyncIterator
@@ -28,8 +29,10 @@ from tidegate.fleet.events import (
     RequestProgressed,
     ReservationReleased,
 )
+from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
+from tidegate.runtime import ports
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.desk import Desk
 from tidegate.runtime.discovery_log import DiscoveryLog
@@ -53,7 +56,7 @@ STOP_SECONDS = 1.0
 
 
 class BindError(Exception):
-    """A port could not be bound; one line."""
+    """Ports could not be bound; a line for each reason."""
 
 
 class ControlPlane:
@@ -90,6 +93,8 @@ class ControlPlane:
         Raises:
             BindError: a port could not be bound.
         """
+        if taken := ports.conflicts(ports.of_control_plane(self._config)):
+            raise BindError("\n".join(taken))
         async with contextlib.AsyncExitStack() as services:
             services.callback(self._counter.close)
             await self._listen(services)
@@ -106,6 +111,7 @@ class ControlPlane:
                 self._unready.clear()
                 event(logger, "ready", pools=len(self._config.pools), file=str(self._file))
                 await stop.wait()
+                event(logger, "stopping")
                 for task in running:
                     task.cancel()
 
@@ -123,7 +129,8 @@ class ControlPlane:
                 event(logger, "endpoints changed", added=", ".join(added), removed=", ".join(removed))
             case ReachabilityChanged(address, reachability, reason):
                 self._publisher.changed()
-                event(logger, "endpoint", address=address, reachability=reachability.value, reason=reason)
+                level = logging.WARNING if reachability is Reachability.UNREACHABLE else logging.INFO
+                event(logger, f"endpoint {reachability.value}", level=level, address=address, reason=reason)
             case ReservationReleased(reservation, expired):
                 self._correlation.forget(reservation.id)
                 if expired:
@@ -204,7 +211,7 @@ class ControlPlane:
             try:
                 await web.TCPSite(runner, address, port).start()
             except OSError as error:
-                raise BindError(f"cannot bind {address}:{port} (admin.port): {error.strerror}") from None
+                raise BindError(f"cannot bind {address}:{port} (admin.port): {os.strerror(error.errno or 0)}") from None
             yield
         finally:
             await runner.cleanup()
