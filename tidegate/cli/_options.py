@@ -1,8 +1,8 @@
-"""Options and ways out that several commands share."""
+"""Options that several commands share."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -32,10 +32,3 @@ def load_or_exit(file: Path) -> Config:
     except ConfigError as error:
         click.echo(str(error), err=True)
         raise SystemExit(2) from None
-
-
-def refuse(error: Exception) -> NoReturn:
-    """Say why nothing is started, in a line for each reason, and exit with status 1."""
-    for line in str(error).splitlines():
-        click.echo(f"tidegate: {line}", err=True)
-    raise SystemExit(1) from None

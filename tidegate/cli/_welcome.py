@@ -73,7 +73,7 @@ def text(config: Config, config_file: Path, model: str, *, simulated: bool) -> s
             f"  metrics      {admin}/metrics   (also /healthz, /readyz, /status)",
             f"  envoy admin  {envoy}",
             f"  gRPC         {discovery} (discovery, access log), {decisions} (decisions)",
-            f"  config       {config_file}   (a change is taken over at once)",
+            f"  config       {config_file}   (watched: a change is taken over)",
             "  endpoints",
             *_endpoints(config, simulated=simulated),
             "",

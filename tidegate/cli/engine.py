@@ -17,7 +17,7 @@ from tidegate.simulator.settings import EngineSettings
 from tidegate.telemetry import log
 
 
-@click.command("engine")
+@click.command("engine", short_help="Run simulated engines that look like vLLM.")
 @click.option(
     "--port",
     "ports",

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 import uvloop
 
-from tidegate.cli._options import LogFormat, config_option, load_or_exit, log_format_option, refuse
+from tidegate.cli._options import LogFormat, config_option, load_or_exit, log_format_option
 from tidegate.runtime.control_plane import BindError, ControlPlane
 from tidegate.telemetry import log
 
 
-@click.command("serve")
+@click.command("serve", short_help="Run the control plane alone.")
 @config_option
 @log_format_option
 def command(file: Path, log_format: LogFormat) -> None:
@@ -23,7 +23,8 @@ def command(file: Path, log_format: LogFormat) -> None:
         try:
             runner.run(_serve(ControlPlane(config, file)))
         except BindError as error:
-            refuse(error)
+            click.echo(f"tidegate: {error}", err=True)
+            raise SystemExit(1) from None
 
 
 async def _serve(plane: ControlPlane) -> None:

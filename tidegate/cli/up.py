@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tidegate.cli import _welcome
-from tidegate.cli._options import LogFormat, load_or_exit, log_format_option, refuse
+from tidegate.cli._options import LogFormat, load_or_exit, log_format_option
 from tidegate.runtime import demo
 from tidegate.runtime.envoy_binary import EnvoyMissingError, locate
 from tidegate.runtime.local_stack import Stack, StartError
@@ -17,7 +17,7 @@ from tidegate.telemetry import log
 from xds import bootstrap
 
 
-@click.command("up")
+@click.command("up", short_help="Run the control plane and a real Envoy here.")
 @click.option(
     "--config",
     "file",
@@ -50,7 +50,9 @@ def command(file: Path | None, log_format: LogFormat) -> None:
             )
             asyncio.run(_up(stack, simulated=file is None))
         except (StartError, EnvoyMissingError) as error:
-            refuse(error)
+            for line in str(error).splitlines():
+                click.echo(f"tidegate: {line}", err=True)
+            raise SystemExit(1) from None
 
 
 async def _up(stack: Stack, *, simulated: bool) -> None:

@@ -56,7 +56,7 @@ STOP_SECONDS = 1.0
 
 
 class BindError(Exception):
-    """Ports could not be bound; a line for each reason."""
+    """A port could not be bound; one line."""
 
 
 class ControlPlane:
@@ -94,7 +94,7 @@ class ControlPlane:
             BindError: a port could not be bound.
         """
         if taken := ports.conflicts(ports.of_control_plane(self._config)):
-            raise BindError("\n".join(taken))
+            raise BindError("; ".join(taken))
         async with contextlib.AsyncExitStack() as services:
             services.callback(self._counter.close)
             await self._listen(services)
