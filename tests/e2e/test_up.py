@@ -29,6 +29,18 @@ def test_a_signal_stops_every_process_at_once(tmp_path: Path, number: signal.Sig
         assert "Traceback" not in stack.log()
 
 
+def test_a_signal_during_the_start_ends_it_without_a_word_of_readiness(tmp_path: Path) -> None:
+    file, log = tmp_path / "tidegate.yaml", tmp_path / "log"
+    file.write_text(yaml.safe_dump(configuration([1])))
+    with log.open("wb") as output:
+        process = subprocess.Popen(tidegate("up", "--config", str(file)), cwd=ROOT, stdout=output, stderr=output)
+    until(lambda: "msg=started" in log.read_text(), 20, "the control plane is started")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 0
+    assert "msg=stopped" in log.read_text()
+    assert "msg=ready" not in log.read_text()
+
+
 def test_a_killed_up_leaves_no_process_behind(tmp_path: Path) -> None:
     with engines(tmp_path, "h100") as ports, up(tmp_path, configuration(ports)) as stack:
         children = psutil.Process(stack.process.process.pid).children(recursive=True)

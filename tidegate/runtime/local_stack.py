@@ -160,7 +160,8 @@ async def _until_ready(child: Child, is_ready: Callable[[], Awaitable[bool]], st
         raise StartError(f"{name} was not ready within {READY_SECONDS:.0f} seconds") from None
     finally:
         ended.cancel()
-    event(logger, "ready", program=name)
+    if not stop.is_set():
+        event(logger, "ready", program=name)
 
 
 async def _keep(children: Children, started: Sequence[Child], stop: asyncio.Event, reload: asyncio.Event) -> None:
