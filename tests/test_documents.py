@@ -7,11 +7,15 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from tests.configurations import EVERY_KEY
 from tidegate.cli import main
 from tidegate.config import parse
+from tidegate.runtime import demo
 from tidegate.scheduling import pickers
+from tidegate.simulator.settings import DEFAULT_MODEL
+from tidegate.telemetry.metrics import Metrics
 from tools import configuration_reference
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -105,3 +109,32 @@ def test_no_file_is_too_long_to_read() -> None:
 
 def test_the_envoy_folder_is_no_package() -> None:
     assert not list((ROOT / "envoy").rglob("*.py")), "a Python package named envoy breaks the Envoy binary's wrapper"
+
+
+def test_the_list_of_commands_says_each_in_full() -> None:
+    listed = CliRunner().invoke(main, ["--help"], terminal_width=80).output.partition("Commands:")[2]
+    assert "up " in listed
+    assert "..." not in listed
+
+
+@pytest.mark.parametrize(
+    "path", sorted(path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
+)
+def test_what_a_document_links_to_is_there(path: Path) -> None:
+    prose = re.sub(r"`[^`]*`", "", (ROOT / path).read_text(encoding="utf-8"))
+    targets = re.findall(r"\[[^\]`]+\]\((?!https?:)([^)#]+)", prose)
+    assert [target for target in targets if not (ROOT / path).parent.joinpath(target).exists()] == []
+
+
+def test_every_metric_that_the_operations_name_exists() -> None:
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    exported = re.findall(r"^# TYPE tidegate_(\w+) ", Metrics(tuple, int).render().decode(), re.MULTILINE)
+    named = re.findall(r"`(?:tidegate_)?(\w+_(?:total|seconds|requests|tokens|success|streams|up))`", text)
+    assert len(named) > 15
+    assert set(named) <= set(exported)
+
+
+@pytest.mark.parametrize("file", ["README.md", "docker-compose.yml"])
+def test_what_a_document_has_one_paste_asks_for_the_model_that_the_simulated_engines_serve(file: str) -> None:
+    asked = re.findall(r'"model": ?"([^"]+)"', (ROOT / file).read_text(encoding="utf-8"))
+    assert {*asked} == {DEFAULT_MODEL} == {demo.MODEL}

@@ -26,6 +26,7 @@ class DiscoveryServer:
         self._max_streams = max_streams
         self._snapshot: Snapshot | None = None
         self._streams: dict[int, Stream] = {}
+        self._closed = False
         self._numbers = itertools.count(1)
 
     @property
@@ -45,6 +46,12 @@ class DiscoveryServer:
         for stream in self._streams.values():
             stream.publish(snapshot)
 
+    def close(self) -> None:
+        """End every stream, and take no more: Envoy never ends its own, and keeps what it has when we do."""
+        self._closed = True
+        for stream in self._streams.values():
+            stream.close()
+
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """Return the service's handlers, for ``Server.add_generic_rpc_handlers``. They take and give raw bytes."""
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
@@ -60,6 +67,8 @@ class DiscoveryServer:
         await self._serve(context, incremental=True)
 
     async def _serve(self, context: _Context, *, incremental: bool) -> None:
+        if self._closed:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the discovery service is stopping")
         if len(self._streams) >= self._max_streams:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many discovery streams")
         number = next(self._numbers)

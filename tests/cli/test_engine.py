@@ -1,5 +1,6 @@
 """``tidegate engine`` as a process."""
 
+import json
 import signal
 import socket
 import subprocess
@@ -58,9 +59,9 @@ def test_a_signal_ends_all_engines_with_a_stream_under_way(number: signal.Signal
             assert process.wait(10) == 0
         assert process.stderr is not None
         log = process.stderr.read()
-    assert f"started address=127.0.0.1:{first} profile=h100" in log
-    assert f"started address=127.0.0.1:{second} profile=rtx4090" in log
-    assert f"stopped address=127.0.0.1:{second}" in log
+    assert f'msg="simulated engine started" address=127.0.0.1:{first} profile=h100' in log
+    assert f'msg="simulated engine started" address=127.0.0.1:{second} profile=rtx4090' in log
+    assert f'msg="simulated engine stopped" address=127.0.0.1:{second}' in log
     assert "Traceback" not in log
 
 
@@ -81,7 +82,7 @@ def test_a_fault_can_kill_the_process_at_once() -> None:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/fault", b'{"die": true}', timeout=10)
         assert process.wait(10) == 1
         assert process.stderr is not None
-        assert "fault changed" in process.stderr.read()
+        assert 'msg="faults changed"' in process.stderr.read()
 
 
 @pytest.mark.parametrize(
@@ -103,3 +104,14 @@ def test_options_that_make_no_sense_are_refused_with_status_2(options: tuple[str
     result = CliRunner().invoke(command, options)
     assert result.exit_code == 2
     assert expected in result.output
+
+
+def test_its_log_lines_are_json_when_asked() -> None:
+    port = free_port()
+    with _engine("--port", str(port), "--log-format", "json") as process:
+        _wait_for(port)
+        process.terminate()
+        _, errors = process.communicate(timeout=30)
+    started, stopped = map(json.loads, errors.splitlines())
+    assert (started["msg"], started["address"]) == ("simulated engine started", f"127.0.0.1:{port}")
+    assert (stopped["msg"], stopped["address"]) == ("simulated engine stopped", f"127.0.0.1:{port}")

@@ -1,5 +1,7 @@
 """``tidegate up``: what it says, and what it leaves behind."""
 
+import json
+import os
 import re
 import signal
 import socket
@@ -25,6 +27,18 @@ def test_a_signal_stops_every_process_at_once(tmp_path: Path, number: signal.Sig
         assert time.monotonic() - began < 5
         assert [child for child in children if child.is_running()] == []
         assert "Traceback" not in stack.log()
+
+
+def test_a_signal_during_the_start_ends_it_without_a_word_of_readiness(tmp_path: Path) -> None:
+    file, log = tmp_path / "tidegate.yaml", tmp_path / "log"
+    file.write_text(yaml.safe_dump(configuration([1])))
+    with log.open("wb") as output:
+        process = subprocess.Popen(tidegate("up", "--config", str(file)), cwd=ROOT, stdout=output, stderr=output)
+    until(lambda: "msg=started" in log.read_text(), 20, "the control plane is started")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 0
+    assert "msg=stopped" in log.read_text()
+    assert "msg=ready" not in log.read_text()
 
 
 def test_a_killed_up_leaves_no_process_behind(tmp_path: Path) -> None:
@@ -57,20 +71,68 @@ def test_it_says_where_everything_listens_and_what_to_paste(tmp_path: Path) -> N
             )
 
 
-@pytest.mark.parametrize("section", ["listener", "admin"])
-def test_a_port_already_taken_is_one_clear_line(tmp_path: Path, section: str) -> None:
+def test_sighup_reads_the_configuration_again(tmp_path: Path) -> None:
+    with engines(tmp_path, "h100") as ports, up(tmp_path, configuration(ports)) as stack:
+        stack.process.process.send_signal(signal.SIGHUP)
+        until(lambda: 'msg="configuration reloaded"' in stack.log(), 5, "it was read again")
+        assert stack.ask()[0] == 200
+
+
+def test_a_terminal_that_is_closed_stops_everything(tmp_path: Path) -> None:
+    with engines(tmp_path, "h100") as ports:
+        file = tmp_path / "tidegate.yaml"
+        file.write_text(yaml.safe_dump(configuration(ports)))
+        terminal, inside = os.openpty()
+        try:
+            command = ["setsid", "--ctty", *tidegate("up", "--config", str(file))]
+            process = subprocess.Popen(command, cwd=ROOT, stdin=inside, stdout=inside, stderr=inside)
+            os.close(inside)
+            said = b""
+            while b"Tidegate is up" not in said:
+                said += os.read(terminal, 4096)
+            children = psutil.Process(process.pid).children(recursive=True)
+            assert len(children) == 2, "the control plane and Envoy"
+        finally:
+            os.close(terminal)
+        assert process.wait(10) == 0
+        assert [child for child in children if child.is_running()] == []
+
+
+def test_every_line_of_the_log_is_json_when_asked_also_those_of_envoy(tmp_path: Path) -> None:
+    with engines(tmp_path, "h100") as ports:
+        file, log = tmp_path / "tidegate.yaml", tmp_path / "log"
+        file.write_text(yaml.safe_dump(configuration(ports)))
+        command = tidegate("up", "--config", str(file), "--log-format", "json")
+        with log.open("wb") as errors:
+            process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
+        assert process.stdout is not None
+        with process.stdout as output:
+            assert any("Tidegate is up" in line for line in output)
+            process.terminate()
+            assert process.wait(10) == 0
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert all({"ts", "level", "logger", "msg"} <= line.keys() for line in lines)
+    assert {"tidegate.up", "tidegate", "envoy.main"} <= {line["logger"] for line in lines}
+    assert (lines[-1]["logger"], lines[-1]["msg"]) == ("tidegate.up", "stopped")
+
+
+@pytest.mark.parametrize(
+    ("command", "section"), [("up", "listener"), ("up", "admin"), ("serve", "admin"), ("serve", "control")]
+)
+def test_a_port_already_taken_is_one_clear_line(tmp_path: Path, section: str, command: str) -> None:
     config = configuration([1])
+    key = "xds_port" if section == "control" else "port"
     with socket.socket() as other:
-        other.bind(("127.0.0.1", config[section]["port"]))
+        other.bind(("127.0.0.1", config[section][key]))
         other.listen()
         file = tmp_path / "tidegate.yaml"
         file.write_text(yaml.safe_dump(config))
         done = subprocess.run(
-            tidegate("up", "--config", str(file)), cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+            tidegate(command, "--config", str(file)), cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
         )
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert str(config[section]["port"]) in done.stderr
+    assert str(config[section][key]) in done.stderr
     assert "taken" in done.stderr
 
 

@@ -21,6 +21,11 @@ LLAMACPP = answering(pages.LLAMACPP, "Content-Type: text/plain; version=0.0.4")
 LLAMACPP_REPORT = EngineReport(running=4, waiting=6, prompt_tokens_total=1253, generation_tokens_total=18)
 
 
+def logged(entry: logging.LogRecord) -> dict[str, str]:
+    """Return a log line as a reader of JSON has it."""
+    return {"msg": entry.getMessage(), **vars(entry)["fields"]}
+
+
 class Record:
     """Takes events and observations, and lets a test wait for them."""
 
@@ -303,14 +308,16 @@ async def test_an_endpoint_that_comes_back_is_reported_and_each_change_is_logged
         await record.end(address, len(record.ends(address)) + 2)
         await server.stop()
 
-    seen = [entry.getMessage() for entry in caplog.records if entry.name == "tidegate.engines"]
-    prefix = f"scrape address={address} engine=llamacpp outcome="
+    seen = [logged(entry) for entry in caplog.records if entry.name == "tidegate.engines"]
     assert seen[:5] == [
-        prefix + 'unreachable reason="cannot connect: Connection refused"',
-        prefix + 'ok reason=""',
-        prefix + 'status reason="status 503 instead of 200"',
-        prefix + 'no_series reason="no usable series"',
-        prefix + 'ok reason=""',
+        {"msg": "scrape", "address": address, "engine": "llamacpp", "outcome": outcome, "reason": reason}
+        for outcome, reason in (
+            ("unreachable", "cannot connect: Connection refused"),
+            ("ok", ""),
+            ("status", "status 503 instead of 200"),
+            ("no_series", "no usable series"),
+            ("ok", ""),
+        )
     ]
 
 
@@ -356,7 +363,7 @@ async def test_whoever_takes_the_events_cannot_end_the_scrapes(caplog: pytest.Lo
         await record.end(server.address)
         running.cancel()
         await asyncio.wait([running])
-    assert sum("unexpected ZeroDivisionError" in entry.getMessage() for entry in caplog.records) == 1
+    assert [logged(entry)["reason"] for entry in caplog.records] == ["unexpected ZeroDivisionError"]
 
 
 @given(st.floats(0.05, 3600), st.integers())

@@ -19,6 +19,14 @@ def test_a_taken_port_is_one_line_that_says_what_it_is_for() -> None:
     assert lines == [f"port {port} on 127.0.0.1 is taken already; it is needed for clients"]
 
 
+def test_all_taken_ports_are_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        first, second = one.getsockname()[1], two.getsockname()[1]
+        lines = conflicts([Claim("clients", "127.0.0.1", first), Claim("metrics", "127.0.0.1", second)])
+    needed = f"{first} on 127.0.0.1 for clients, {second} on 127.0.0.1 for metrics"
+    assert lines == [f"ports are taken already; does Tidegate run already? Needed are {needed}"]
+
+
 def test_an_address_that_is_not_ours_is_a_conflict_too() -> None:
     (line,) = conflicts([Claim("clients", "192.0.2.1", free_port())])
     assert line.startswith("cannot bind 192.0.2.1:")

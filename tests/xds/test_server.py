@@ -213,3 +213,19 @@ def test_the_fleet_of_a_configuration_can_be_published() -> None:
     server = DiscoveryServer(lambda _: None)
     server.publish(build.snapshot(config("a"), [pool("a", {"127.0.0.1:1": 1})]))
     assert server.streams == 0
+
+
+async def test_closing_ends_every_stream_in_order_and_takes_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    happened: list[DiscoveryEvent] = []
+    server = DiscoveryServer(happened.append)
+    async with serving(server, free_port()) as channel:
+        stream = call(channel)
+        await ask(stream, CLUSTER)
+        await until(lambda: happened)
+        server.close()
+        assert await stream.code() is grpc.StatusCode.OK
+        assert happened[-1:] == [StreamClosed(1, "envoy-7", None)]
+        assert server.streams == 0
+        late = call(channel)
+        assert await late.code() is grpc.StatusCode.UNAVAILABLE
+    assert not caplog.records, "grpc complains of streams that are broken off"

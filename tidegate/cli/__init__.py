@@ -22,6 +22,6 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="tidegate")
+@click.version_option(package_name="tidegate", prog_name="tidegate")
 def main() -> None:
     """An Envoy control plane for LLM inference fleets."""

@@ -7,7 +7,7 @@ import click
 from tidegate.cli._options import load_or_exit
 
 
-@click.command("check")
+@click.command("check", short_help="Say what is wrong with a configuration file.")
 @click.argument("file", type=click.Path(path_type=Path))
 def command(file: Path) -> None:
     """Check FILE; exit with status 2 and a line for each fault when it cannot be used."""

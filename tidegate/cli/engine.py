@@ -1,7 +1,6 @@
 """``tidegate engine``: simulated engines to develop and test against."""
 
 import asyncio
-import logging
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,13 +9,15 @@ from typing import Any
 import click
 import uvloop
 
+from tidegate.cli._options import LogFormat, log_format_option
 from tidegate.simulator import settings as defaults
 from tidegate.simulator.profiles import PROFILES, Profile
 from tidegate.simulator.server import ListenError, serve
 from tidegate.simulator.settings import EngineSettings
+from tidegate.telemetry import log
 
 
-@click.command("engine")
+@click.command("engine", short_help="Run simulated engines that look like vLLM.")
 @click.option(
     "--port",
     "ports",
@@ -83,11 +84,13 @@ from tidegate.simulator.settings import EngineSettings
     help="Share of requests answered with 500.",
 )
 @click.option("--hang", is_flag=True, help="Accept connections and never answer.")
+@log_format_option
 def command(
     ports: tuple[int, ...],
     profiles: tuple[str, ...],
     max_num_seqs: int | None,
     num_gpu_blocks: int | None,
+    log_format: LogFormat,
     **options: Any,
 ) -> None:
     """Run simulated engines that look like vLLM, until SIGINT or SIGTERM.
@@ -108,7 +111,7 @@ def command(
         ]
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    log.setup(log_format)
     try:
         uvloop.run(_until_signalled(engines))
     except ListenError as error:

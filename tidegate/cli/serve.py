@@ -13,7 +13,7 @@ from tidegate.telemetry import log
 from tidegate.tokens.vocabulary import VocabularyError
 
 
-@click.command("serve")
+@click.command("serve", short_help="Run the control plane alone.")
 @config_option
 @log_format_option
 def command(file: Path, log_format: LogFormat) -> None:

@@ -40,7 +40,7 @@ class _Status(msgspec.Struct):
     pools: list[_Pool]
 
 
-@click.command("status")
+@click.command("status", short_help="Print the fleet as a control plane sees it.")
 @click.option("--admin", default="127.0.0.1:9090", show_default=True, metavar="HOST:PORT", help="The admin address.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as it came.")
 def command(admin: str, as_json: bool) -> None:

@@ -1,22 +1,23 @@
 """``tidegate up``: everything on this machine, Envoy included."""
 
 import asyncio
+import os
 import signal
 import tempfile
 from pathlib import Path
 
 import click
 
+from tidegate.cli import _welcome
 from tidegate.cli._options import LogFormat, load_or_exit, log_format_option
-from tidegate.config import Config
 from tidegate.runtime import demo
 from tidegate.runtime.envoy_binary import EnvoyMissingError, locate
-from tidegate.runtime.local_stack import Stack, StartError, url
+from tidegate.runtime.local_stack import Stack, StartError
 from tidegate.telemetry import log
 from xds import bootstrap
 
 
-@click.command("up")
+@click.command("up", short_help="Run the control plane and a real Envoy here.")
 @click.option(
     "--config",
     "file",
@@ -25,7 +26,10 @@ from xds import bootstrap
 )
 @log_format_option
 def command(file: Path | None, log_format: LogFormat) -> None:
-    """Run the control plane and a real Envoy, in the foreground; Ctrl-C stops everything."""
+    """Run the control plane and a real Envoy, in the foreground; Ctrl-C stops everything.
+
+    SIGHUP reloads the configuration, unless it comes because the terminal was closed.
+    """
     log.setup(log_format)
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
         config_file = file or Path(folder, "tidegate.yaml")
@@ -44,45 +48,37 @@ def command(file: Path | None, log_format: LogFormat) -> None:
                 engine_ports=() if file else [engine.port for engine in demo.ENGINES],
                 log_format=log_format,
             )
-            asyncio.run(_up(stack))
+            asyncio.run(_up(stack, simulated=file is None))
         except (StartError, EnvoyMissingError) as error:
             for line in str(error).splitlines():
                 click.echo(f"tidegate: {line}", err=True)
             raise SystemExit(1) from None
 
 
-async def _up(stack: Stack) -> None:
-    stop = asyncio.Event()
+async def _up(stack: Stack, *, simulated: bool) -> None:
     loop = asyncio.get_running_loop()
+    stop, reload = asyncio.Event(), asyncio.Event()
+    attached = _has_terminal()
+
+    def hung_up() -> None:
+        """Tell the terminal that was closed, which ends us, from somebody who wants the file read again."""
+        (stop if attached and not _has_terminal() else reload).set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await stack.run(stop, ready=lambda: click.echo(_welcome(stack.config)))
+    loop.add_signal_handler(signal.SIGHUP, hung_up)
+
+    async def ready() -> None:
+        model = await _welcome.model(stack.config)
+        click.echo(_welcome.text(stack.config, stack.config_file, model, simulated=simulated))
+
+    await stack.run(stop, reload, ready)
 
 
-def _welcome(config: Config) -> str:
-    """Return where everything listens, and three commands to paste."""
-    clients = url(config.listener.address, config.listener.port)
-    admin = url(config.admin.address, config.admin.port)
-    envoy = url(config.envoy.admin_address, config.envoy.admin_port)
-    names = [model for pool in config.pools for model in pool.models if "*" not in model]
-    model = names[0] if names else "MODEL"
-    ask = f"curl -s {clients}/v1/chat/completions -H 'content-type: application/json' -d"
-    endpoints = [f"    {pool.name}: {endpoint.address}" for pool in config.pools for endpoint in pool.endpoints]
-    hello = f'{{"model":"{model}","max_tokens":32,"messages":[{{"role":"user","content":"hello"}}]'
-    return "\n".join(
-        [
-            "",
-            "Tidegate is up. Ctrl-C stops everything.",
-            f"  clients      {clients}/v1",
-            f"  metrics      {admin}/metrics   (also /healthz, /readyz, /status)",
-            f"  envoy admin  {envoy}",
-            "  endpoints",
-            *endpoints,
-            "",
-            "Try:",
-            f"  {ask} '{hello}}}'",
-            f"  {ask} '{hello},\"stream\":true}}' -N",
-            f"  curl -s {admin}/metrics | grep tidegate_inflight",
-            "",
-        ]
-    )
+def _has_terminal() -> bool:
+    """Return whether there is a terminal that controls this process, and that is still there."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

@@ -174,8 +174,8 @@ class Scraper:
         if outcome is before or (outcome is Outcome.OK and before is None):
             return
         level = logging.INFO if outcome is Outcome.OK else logging.WARNING
-        fields = (target.address, target.engine, outcome.value, reason)
-        _LOG.log(level, 'scrape address=%s engine=%s outcome=%s reason="%s"', *fields)
+        fields = {"address": target.address, "engine": target.engine, "outcome": outcome.value, "reason": reason}
+        _LOG.log(level, "scrape", extra={"fields": fields})
 
 
 def first_pause(interval: float, rng: random.Random) -> float:

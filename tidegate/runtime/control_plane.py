@@ -5,6 +5,7 @@ import contextlib
 import gc
 import importlib.metadata
 import logging
+import os
 import random
 import time
 from collections.abc import AsyncIterator
@@ -29,8 +30,10 @@ from tidegate.fleet.events import (
     RequestProgressed,
     ReservationReleased,
 )
+from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
+from tidegate.runtime import ports
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.desk import Desk
 from tidegate.runtime.discovery_log import DiscoveryLog
@@ -98,6 +101,8 @@ class ControlPlane:
             BindError: a port could not be bound.
             ExceptionGroup: of a ``VocabularyError``: a vocabulary is missing.
         """
+        if taken := ports.conflicts(ports.of_control_plane(self._config)):
+            raise BindError("; ".join(taken))
         async with contextlib.AsyncExitStack() as services:
             services.callback(self._counter.close)
             # In this order: Envoys that are waiting ask at once, and an unknown model would be a refusal.
@@ -115,6 +120,7 @@ class ControlPlane:
                 self._unready.clear()
                 event(logger, "ready", pools=len(self._config.pools), file=str(self._file))
                 await stop.wait()
+                event(logger, "stopping")
                 for task in running:
                     task.cancel()
 
@@ -132,7 +138,8 @@ class ControlPlane:
                 event(logger, "endpoints changed", added=", ".join(added), removed=", ".join(removed))
             case ReachabilityChanged(address, reachability, reason):
                 self._publisher.changed()
-                event(logger, "endpoint", address=address, reachability=reachability.value, reason=reason)
+                level = logging.WARNING if reachability is Reachability.UNREACHABLE else logging.INFO
+                event(logger, f"endpoint {reachability.value}", level=level, address=address, reason=reason)
             case ReservationReleased(reservation, expired):
                 self._correlation.forget(reservation.id)
                 if expired:
@@ -202,6 +209,8 @@ class ControlPlane:
         await services.enter_async_context(
             _grpc_server(control.address, control.ext_proc_port, (grpc_transport.handler(desk, desk),))
         )
+        # Called first when all this ends: a server that stops waits for its open streams, and then breaks them off.
+        services.callback(self._discovery.close)
         self._unready.discard("the services do not listen yet")
 
     @contextlib.asynccontextmanager
@@ -214,7 +223,7 @@ class ControlPlane:
             try:
                 await web.TCPSite(runner, address, port).start()
             except OSError as error:
-                raise BindError(f"cannot bind {address}:{port} (admin.port): {error.strerror}") from None
+                raise BindError(f"cannot bind {address}:{port} (admin.port): {os.strerror(error.errno or 0)}") from None
             yield
         finally:
             await runner.cleanup()

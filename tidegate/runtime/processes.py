@@ -69,6 +69,12 @@ class Child:
             raise RuntimeError(f"{self.program.name} was not started")
         return await self._process.wait()
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send it ``number``, if it runs."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
     async def stop(self) -> None:
         """End it: SIGTERM, and SIGKILL when it takes longer than ``GRACE_SECONDS``."""
         process = self._process

@@ -18,19 +18,18 @@ FIXED = ("admin", "control", "envoy", "scrape")
 """Sections that cannot change while the process runs: sockets that others were told of, and the scraper's rhythm."""
 
 
-def acceptable(current: Config, wanted: Config) -> Config:
-    """Return ``wanted`` if a running process may take it over.
+def refuse_fixed(current: Config, wanted: Config, name: str) -> None:
+    """Refuse ``wanted``, from the file ``name``, where a running process cannot take it over.
 
     Raises:
         ConfigError: it changes something that needs a restart; a line for each.
     """
     changed = [section for section in FIXED if getattr(current, section) != getattr(wanted, section)]
-    lines = [f"{section}: cannot change while running; expected it as it was, or a restart" for section in changed]
     if current.limits.lease_seconds != wanted.limits.lease_seconds:
-        lines.append("limits.lease_seconds: cannot change while running; expected it as it was, or a restart")
-    if lines:
-        raise ConfigError("\n".join(lines))
-    return wanted
+        changed.append("limits.lease_seconds")
+    if changed:
+        expected = "cannot change while running; expected it as it was, or a restart"
+        raise ConfigError("\n".join(f"{name}: {section}: {expected}" for section in changed))
 
 
 class ConfigFile:
@@ -84,7 +83,8 @@ class ConfigFile:
     async def _judge(self, text: bytes, apply: Callable[[Config], None], refused: Callable[[str], None]) -> None:
         try:
             # In a thread: a thousand endpoints take a fifth of a second to parse.
-            wanted = acceptable(self._current, await asyncio.to_thread(parse, text, str(self._path)))
+            wanted = await asyncio.to_thread(parse, text, str(self._path))
+            refuse_fixed(self._current, wanted, str(self._path))
         except ConfigError as error:
             self._refuse(str(error), refused)
             return

@@ -53,13 +53,13 @@ async def serve(
         async with asyncio.TaskGroup() as tasks:
             steps = [tasks.create_task(routes.engine.run(), name=routes.address) for routes in listening]
             for routes in listening:
-                _log.info("simulated engine started %s", routes.describe())
+                _log.info("simulated engine started", extra={"fields": routes.describe()})
             ready([routes.address for routes in listening])
             await stop.wait()
             for task in steps:
                 task.cancel()
         for routes in listening:
-            _log.info("simulated engine stopped address=%s", routes.address)
+            _log.info("simulated engine stopped", extra={"fields": {"address": routes.address}})
 
 
 @asynccontextmanager
@@ -103,13 +103,17 @@ class _Routes:
         self._inference = Inference(engine, settings)
         self._started_at = time.time()
 
-    def describe(self) -> str:
+    def describe(self) -> dict[str, str | float]:
         settings, profile = self._settings, self._settings.profile
-        return (
-            f"address={self.address} profile={profile.name} model={settings.model} "
-            f"max_model_len={settings.context_tokens} num_gpu_blocks={profile.num_gpu_blocks} "
-            f"max_num_seqs={profile.max_num_seqs} speed={settings.speed}"
-        )
+        return {
+            "address": self.address,
+            "profile": profile.name,
+            "model": settings.model,
+            "max_model_len": settings.context_tokens,
+            "num_gpu_blocks": profile.num_gpu_blocks,
+            "max_num_seqs": profile.max_num_seqs,
+            "speed": settings.speed,
+        }
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=_MAX_BODY_BYTES, middlewares=[self._guard])
@@ -201,7 +205,8 @@ class _Routes:
         except FaultError as error:
             raise errors.ApiError(400, "BadRequestError", str(error)) from None
         self.engine.faults = changed
-        _log.warning("fault changed address=%s %s", self.address, "die" if die else changed.describe())
+        fields = {"address": self.address, "faults": "die" if die else changed.describe()}
+        _log.warning("faults changed", extra={"fields": fields})
         if die:
             _die()
         return await self._faults(request)
