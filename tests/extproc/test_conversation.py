@@ -137,10 +137,11 @@ def test_schemas_that_are_no_array_are_refused(raw: bytes) -> None:
 
 def test_more_messages_parts_and_calls_than_can_be_looked_at_are_refused() -> None:
     half = MAX_ITEMS // 2 - 1
-    parts = {"content": ["a"] * half}
-    calls = {"tool_calls": [{}] * half}
+    parts: dict[str, Any] = {"content": ["a"] * half}
+    calls: dict[str, Any] = {"tool_calls": [{}] * half}
     assert len(of_messages([parts, calls]).texts) == half
-    for messages in ([parts, calls, {}], [parts, parts, {}], [{}] * (MAX_ITEMS + 1)):
+    too_many: list[list[dict[str, Any]]] = [[parts, calls, {}], [parts, parts, {}], [{}] * (MAX_ITEMS + 1)]
+    for messages in too_many:
         with pytest.raises(ApiError, match=f"at most {MAX_ITEMS} messages") as caught:
             of_messages(messages)
         assert (caught.value.status, caught.value.param) == (400, "messages")
