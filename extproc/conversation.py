@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from extproc.body import MAX_ITEMS
 from extproc.errors import missing, wrong_type, wrong_value
 
 MESSAGE_TOKENS = 3
@@ -61,7 +62,7 @@ def of_messages(messages: Any) -> Contribution:
     """Return what the messages of a conversation put into the prompt.
 
     Raises:
-        ApiError: they are missing, or not messages.
+        ApiError: they are missing, too many, or not messages.
     """
     if messages is None:
         raise missing("messages")
@@ -71,9 +72,13 @@ def of_messages(messages: Any) -> Contribution:
         raise wrong_value("messages", "at least one message")
     texts: list[str] = []
     tokens = PRIMER_TOKENS
+    items = len(messages)
     for place, message in enumerate(messages):
         if not isinstance(message, dict):
             raise wrong_type(f"messages[{place}]", "an object")
+        items += _length(message.get("content")) + _length(message.get("tool_calls"))
+        if items > MAX_ITEMS:
+            raise wrong_value("messages", f"at most {MAX_ITEMS} messages, parts and calls together")
         tokens += MESSAGE_TOKENS + ROLE_TOKENS
         tokens += _add_content(message.get("content"), f"messages[{place}].content", texts)
         if isinstance(name := message.get("name"), str):
@@ -81,6 +86,10 @@ def of_messages(messages: Any) -> Contribution:
             tokens += NAME_TOKENS
         _add_calls(message, texts)
     return Contribution(texts, tokens)
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, list) else 0
 
 
 def of_schemas(**fields: msgspec.Raw) -> list[str]:

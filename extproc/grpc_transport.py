@@ -24,6 +24,9 @@ stream; this is for an Envoy that does not."""
 ENVELOPE_BYTES = 1_048_576
 """What a message may hold besides the body: headers, attributes, metadata."""
 
+WAITING_STREAMS = 100_000
+"""Streams that may wait to be taken up: as many as Envoy may have open."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -31,6 +34,7 @@ def server_options(max_body_bytes: int) -> Sequence[tuple[str, int]]:
     """Return the options of a server for requests of up to ``max_body_bytes``.
 
     - gRPC takes 4 MiB by default; a larger body would be a 500 for the client.
+    - gRPC lets 1000 streams wait to be taken up, and cancels further ones at random: a burst would be met with 503.
     - Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
     - The keepalive notices an Envoy that vanished without a word, and cancels what it had open.
     - Envoy pings an idle connection every second or two, to notice the same of us. By default gRPC calls that abuse and
@@ -38,6 +42,8 @@ def server_options(max_body_bytes: int) -> Sequence[tuple[str, int]]:
     """
     return (
         ("grpc.max_receive_message_length", max_body_bytes + ENVELOPE_BYTES),
+        ("grpc.server.max_pending_requests", WAITING_STREAMS),
+        ("grpc.server.max_pending_requests_hard_limit", WAITING_STREAMS),
         ("grpc.so_reuseport", 0),
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from extproc.body import MAX_ITEMS
 from extproc.errors import missing, wrong_type, wrong_value
 
 EXPECTED = "a string, an array of strings, an array of token ids, or an array of arrays of token ids"
@@ -25,7 +26,7 @@ def of_field(param: str, value: Any) -> Prompts:
     """Return the prompts in the field ``param``.
 
     Raises:
-        ApiError: it is missing, empty, or of another form.
+        ApiError: it is missing, empty, too many, or of another form.
     """
     if value is None:
         raise missing(param)
@@ -37,6 +38,8 @@ def of_field(param: str, value: Any) -> Prompts:
         raise wrong_value(param, "at least one prompt")
     if _all_are(int, value):
         return Prompts((), len(value), 1)
+    if len(value) > MAX_ITEMS:
+        raise wrong_value(param, f"at most {MAX_ITEMS} prompts")
     texts: list[str] = []
     tokens = 0
     for place, prompt in enumerate(value):

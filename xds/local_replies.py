@@ -30,7 +30,10 @@ _GE = accesslog.ComparisonFilterOp.GE
 REPLIES = (
     _Reply(_EQ, 408, "invalid_request_error", "request_timeout", "The request did not arrive in time."),
     _Reply(_EQ, 413, "invalid_request_error", "request_too_large", "The request is larger than this gateway accepts."),
+    _Reply(_EQ, 426, "invalid_request_error", "http_version", "HTTP/1.0 is not served; use HTTP/1.1 or HTTP/2."),
     _Reply(_EQ, 431, "invalid_request_error", "headers_too_large", "The headers are larger than this gateway accepts."),
+    _Reply(_EQ, 501, "invalid_request_error", "transfer_encoding", "The only transfer encoding served is chunked."),
+    _Reply(_EQ, 502, "server_error", "bad_gateway", "The endpoint's answer was cut off or cannot be read."),
     _Reply(
         _EQ, 503, "server_error", "service_unavailable", "No endpoint can take this request now. Try again later.", "1"
     ),

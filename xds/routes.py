@@ -33,6 +33,8 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
                 routes=[*(_decided(pool, config.limits) for pool in config.pools), _undecided(config.limits)],
             )
         ],
+        # Token usage cannot be read out of a compressed answer.
+        request_headers_to_remove=["accept-encoding"],
         # What an engine says to gateways is not for clients.
         response_headers_to_remove=[SERVED_KEY, "endpoint-load-metrics"],
     )

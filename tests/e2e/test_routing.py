@@ -1,5 +1,6 @@
 """A real Envoy, configured by the discovery server alone, with a stub that decides and two engines."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -130,6 +131,44 @@ async def test_odd_requests_are_refused_in_the_form_of_openai(gateway: Gateway) 
         assert status == 400
         assert answer["error"]["type"] == "invalid_request_error"
     assert not gateway.decider.headers
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "code"),
+    [
+        (b"POST /v1/completions HTTP/1.0\r\n\r\n", 426, "http_version"),
+        (b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: identity, chunked\r\n\r\n", 501, "transfer_encoding"),
+    ],
+)
+async def test_http_that_is_not_served_is_refused_with_what_is(
+    gateway: Gateway, request_bytes: bytes, status: int, code: str
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.config.listener.port)
+    writer.write(request_bytes)
+    head, _, body = (await asyncio.wait_for(reader.read(), 10)).partition(b"\r\n\r\n")
+    writer.close()
+    error = json.loads(body)["error"]
+    assert (head.split()[1], error["code"], error["type"]) == (b"%d" % status, code, "invalid_request_error")
+
+
+async def test_engines_are_not_asked_to_compress_what_usage_is_read_from(gateway: Gateway) -> None:
+    await gateway.post(headers={"accept-encoding": "gzip, br"})
+    (seen,) = [headers for engine in gateway.engines for headers in engine.seen]
+    assert "accept-encoding" not in seen
+
+
+async def test_an_answer_that_is_no_http_is_a_bad_gateway(gateway: Gateway) -> None:
+    async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"garbage\r\n\r\n")
+        writer.close()
+
+    port = free_port()
+    async with await asyncio.start_server(garbage, "127.0.0.1", port):
+        gateway.control.server.publish(gateway.snapshot(f"127.0.0.1:{port}"))
+        await eventually(lambda: _members(gateway, "small", 1))
+        status, answer = await gateway.post()
+    assert (status, answer["error"]["code"], answer["error"]["type"]) == (502, "bad_gateway", "server_error")
 
 
 async def test_a_refusal_by_the_decider_passes_as_it_is(gateway: Gateway) -> None:

@@ -3,6 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from extproc.body import MAX_ITEMS
 from extproc.conversation import FILE_TOKENS, IMAGE_TOKENS, VIDEO_TOKENS, of_messages, of_schemas
 from extproc.errors import ApiError
 
@@ -132,3 +133,15 @@ def test_schemas_count_as_the_json_that_was_sent() -> None:
 def test_schemas_that_are_no_array_are_refused(raw: bytes) -> None:
     with pytest.raises(ApiError, match="'tools' must be an array"):
         of_schemas(tools=msgspec.Raw(raw))
+
+
+def test_more_messages_parts_and_calls_than_can_be_looked_at_are_refused() -> None:
+    half = MAX_ITEMS // 2 - 1
+    parts: dict[str, Any] = {"content": ["a"] * half}
+    calls: dict[str, Any] = {"tool_calls": [{}] * half}
+    assert len(of_messages([parts, calls]).texts) == half
+    too_many: list[list[dict[str, Any]]] = [[parts, calls, {}], [parts, parts, {}], [{}] * (MAX_ITEMS + 1)]
+    for messages in too_many:
+        with pytest.raises(ApiError, match=f"at most {MAX_ITEMS} messages") as caught:
+            of_messages(messages)
+        assert (caught.value.status, caught.value.param) == (400, "messages")

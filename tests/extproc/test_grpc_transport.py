@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -327,3 +328,24 @@ async def test_many_streams_at_once_are_all_decided_and_all_counted() -> None:
     assert streams.started == 60
     assert streams.ended.count(Outcome.FINISHED) == len(desk.live) == 40
     assert streams.ended.count(Outcome.CANCELLED) == 20
+
+
+async def test_a_burst_of_more_streams_than_grpc_lets_wait_by_default_is_answered_in_full() -> None:
+    desk, streams = FakeDesk(), Streams()
+    nowhere = headers_message({**POST, ":path": "/nowhere"})
+
+    async def answered(call: Any) -> grpc.StatusCode:
+        try:
+            await _reply(call)
+        except grpc.aio.AioRpcError as error:
+            return error.code()
+        return (await _status(call))[0]
+
+    async with served(desk, streams) as open_stream:
+        calls = [open_stream() for _ in range(2_500)]
+        writes = [asyncio.ensure_future(call.write(nowhere)) for call in calls]
+        await asyncio.sleep(0)
+        # Meanwhile the streams arrive, and nobody takes them up.
+        time.sleep(0.5)  # noqa: ASYNC251
+        await asyncio.gather(*writes, return_exceptions=True)
+        assert {await answered(call) for call in calls} == {grpc.StatusCode.OK}

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from extproc.body import MAX_ITEMS
 from extproc.errors import ApiError
 from extproc.prompts import Prompts, of_field
 
@@ -41,3 +42,12 @@ def test_any_other_form_is_refused_by_its_place(value: Any, param: str) -> None:
         of_field("prompt", value)
 
     assert (caught.value.status, caught.value.param) == (400, param)
+
+
+def test_more_prompts_than_can_be_looked_at_are_refused_and_a_prompt_of_as_many_token_ids_is_not() -> None:
+    assert of_field("prompt", ["a"] * MAX_ITEMS).number == MAX_ITEMS
+    assert of_field("prompt", [1] * (MAX_ITEMS + 1)).known_tokens == MAX_ITEMS + 1
+    for prompt in ("a", [1]):
+        with pytest.raises(ApiError, match=f"at most {MAX_ITEMS} prompts") as caught:
+            of_field("prompt", [prompt] * (MAX_ITEMS + 1))
+        assert (caught.value.status, caught.value.param) == (400, "prompt")
