@@ -30,6 +30,7 @@ EVERY_KEY: dict[str, Any] = {
     "limits": {
         "max_body_bytes": 1_000_000,
         "decision_timeout_seconds": 2,
+        "absence_seconds": 1.5,
         "idle_timeout_seconds": 60.5,
         "lease_seconds": 30,
     },

@@ -81,7 +81,10 @@ def test_equal_addresses_are_written_alike() -> None:
         ("admin.path", "address, port"),
         ("control.port", "address, advertise, xds_port, ext_proc_port"),
         ("envoy.binary", "admin_address, admin_port, concurrency"),
-        ("limits.max", "max_body_bytes, decision_timeout_seconds, idle_timeout_seconds, lease_seconds"),
+        (
+            "limits.max",
+            "max_body_bytes, decision_timeout_seconds, absence_seconds, idle_timeout_seconds, lease_seconds",
+        ),
         ("scrape.path", "interval_seconds, timeout_seconds, max_bytes"),
         ("pools.0.polices", "name, engine, models, policy, destinations, retries, endpoints"),
         ("pools.0.endpoints.0.port", "address, weight"),

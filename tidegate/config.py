@@ -132,6 +132,14 @@ class Limits(_Section):
     decision_timeout_seconds: Seconds = Field(
         10.0, ge=0.001, description="How long Envoy waits for a decision before it answers 504."
     )
+    absence_seconds: float = Field(
+        3.0,
+        ge=0.0,
+        le=60.0,
+        allow_inf_nan=False,
+        description="About how long a request waits for a control plane that is not there, being restarted, "
+        "before it is answered with 503; 0 refuses at once.",
+    )
     idle_timeout_seconds: Seconds = Field(
         300.0,
         ge=0.001,

@@ -26,7 +26,7 @@ def ext_proc_cluster(control: Control) -> cluster.Cluster:
     built.circuit_breakers = cluster.CircuitBreakers(
         thresholds=[
             cluster.CircuitBreakersThresholds(
-                max_connections=NO_LIMIT, max_pending_requests=NO_LIMIT, max_requests=NO_LIMIT, max_retries=1000
+                max_connections=NO_LIMIT, max_pending_requests=NO_LIMIT, max_requests=NO_LIMIT, max_retries=NO_LIMIT
             )
         ]
     )

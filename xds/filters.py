@@ -1,5 +1,7 @@
 """The HTTP filters that a request passes: the decision, the reading of token usage, the router."""
 
+import math
+
 import betterproto2
 from envoy_data_plane.envoy.config.common.mutation_rules import v3 as mutation_rules
 from envoy_data_plane.envoy.config.core import v3 as core
@@ -21,6 +23,9 @@ READ_BY_A_DECISION = (":method", ":path", "content-type", "content-encoding", "c
 
 SMUGGLERS = "^(content-length|transfer-encoding|host)$"
 """Headers that ext_proc may not set: a wrong length makes the rest of a body a second request (measured with 1.40)."""
+
+RETRY_PAUSE = 0.5
+"""Longest pause in seconds between two tries to reach a control plane that is not there."""
 
 MAX_SSE_EVENTS = 1_000_000
 MAX_JSON_ANSWER_BYTES = 10_485_760
@@ -44,7 +49,7 @@ def _ext_proc(limits: Limits) -> ext_proc.ExternalProcessor:
     """Return the filter that asks for the decision: the headers, then the whole body, nothing of the answer."""
     untyped = [DESTINATION_NAMESPACE, DECISION_NAMESPACE]
     return ext_proc.ExternalProcessor(
-        grpc_service=_decision_service(),
+        grpc_service=_decision_service(limits.absence_seconds),
         failure_mode_allow=False,
         status_on_error=envoy_type.HttpStatus(code=envoy_type.StatusCode.ServiceUnavailable),
         message_timeout=seconds(limits.decision_timeout_seconds),
@@ -70,8 +75,11 @@ def _ext_proc(limits: Limits) -> ext_proc.ExternalProcessor:
     )
 
 
-def _decision_service() -> core.GrpcService:
+def _decision_service(patience: float) -> core.GrpcService:
     """Return the service with its retries: one that dies costs no request that it had not begun to answer.
+
+    Another process that decides is asked within milliseconds. Where there is none, a request waits about ``patience``
+    seconds for one that is being restarted, which beats an error, and is then refused.
 
     The policy works at this level only; inside ``envoy_grpc`` Envoy 1.40 ignores it (measured).
     """
@@ -79,10 +87,11 @@ def _decision_service() -> core.GrpcService:
     same = other_hosts()
     service.retry_policy = core.RetryPolicy(
         retry_on="connect-failure,refused-stream,unavailable,reset",
-        num_retries=2,
+        # Pauses are drawn between 0 and a bound that doubles: seven of them take 0.3 s, each further one 0.25 s.
+        num_retries=2 if patience < 0.1 else 7 + math.ceil(patience / (RETRY_PAUSE / 2)),
         retry_host_predicate=[core.RetryPolicyRetryHostPredicate(name=same.name, typed_config=same.typed_config)],
         host_selection_retry_max_attempts=3,
-        retry_back_off=core.BackoffStrategy(base_interval=seconds(0.005), max_interval=seconds(0.02)),
+        retry_back_off=core.BackoffStrategy(base_interval=seconds(0.005), max_interval=seconds(RETRY_PAUSE)),
     )
     return service
 

@@ -8,6 +8,8 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
+
 from tests.e2e.stack import MODEL, Stack, configuration, engines, until, up
 
 
@@ -66,6 +68,52 @@ def test_envoy_goes_on_serving_what_runs_and_refuses_the_rest_while_nobody_decid
         finally:
             control_plane.send_signal(signal.SIGCONT)
         until(lambda: _asks(stack) == 200, 15, "it decides again")
+
+
+def test_requests_wait_for_a_killed_control_plane_and_are_served(tmp_path: Path) -> None:
+    with engines(tmp_path, "h100", "h100") as ports, up(tmp_path, configuration(ports)) as stack:
+        statuses: list[int] = []
+        stop = threading.Event()
+
+        def ask() -> None:
+            while not stop.is_set():
+                statuses.append(stack.ask(max_tokens=1)[0])
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(statuses) > 20, 10, "requests flow")
+        stack.child("serve").send_signal(signal.SIGKILL)
+        until(lambda: "ended unexpectedly" in stack.log(), 5, "its death is noticed")
+        asked = len(statuses)
+        until(lambda: len(statuses) > asked + 20, 20, "requests flow again")
+        stop.set()
+        for thread in threads:
+            thread.join(30)
+        failed = [status for status in statuses if status != 200]
+        assert len(failed) <= len(threads), "only exchanges that the killed process had begun may fail"
+
+
+def test_without_patience_an_absent_control_plane_is_a_503_at_once(tmp_path: Path) -> None:
+    config = configuration([1])
+    config["limits"] = {"absence_seconds": 0}
+    with engines(tmp_path, "h100") as ports:
+        config["pools"][0]["endpoints"] = [{"address": f"127.0.0.1:{ports[0]}"}]
+        with up(tmp_path, config) as stack:
+            up_itself = psutil.Process(stack.process.process.pid)
+            control_plane = stack.child("serve")
+            up_itself.suspend()  # so that nobody starts it again
+            try:
+                control_plane.kill()
+                began = time.monotonic()
+                status, answer, headers = stack.ask()
+                assert status == 503
+                assert time.monotonic() - began < 1
+                assert answer["error"]["code"] == "service_unavailable"
+                assert headers["retry-after"] == "1"
+            finally:
+                up_itself.resume()
+            until(lambda: _asks(stack) == 200, 15, "it decides again")
 
 
 def _asks(stack: Stack) -> int:
