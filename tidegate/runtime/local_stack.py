@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class Stack:
     Attributes:
         config: the configuration in ``config_file``.
         config_file: its path, which the control plane watches.
-        bootstrap_file: the Envoy bootstrap.
+        bootstrap: the Envoy bootstrap, as YAML. No file holds it: a file could be gone when Envoy is started again.
         envoy: the Envoy executable.
         engine_arguments: arguments of ``tidegate engine``; empty to start no engines.
         engine_ports: the ports that it will bind.
@@ -42,7 +42,7 @@ class Stack:
 
     config: Config
     config_file: Path
-    bootstrap_file: Path
+    bootstrap: str
     envoy: Path
     engine_arguments: Sequence[str]
     engine_ports: Sequence[int]
@@ -53,9 +53,7 @@ class Stack:
         config = self.config
         return [
             ports.Claim("clients (listener.port)", config.listener.address, config.listener.port),
-            ports.Claim("metrics and health (admin.port)", config.admin.address, config.admin.port),
-            ports.Claim("discovery (control.xds_port)", config.control.address, config.control.xds_port),
-            ports.Claim("decisions (control.ext_proc_port)", config.control.address, config.control.ext_proc_port),
+            *ports.of_control_plane(config),
             ports.Claim("Envoy's admin page (envoy.admin_port)", config.envoy.admin_address, config.envoy.admin_port),
             *(ports.Claim("a simulated engine", "127.0.0.1", port) for port in self.engine_ports),
         ]
@@ -82,9 +80,12 @@ class Stack:
         for program, is_ready in self._parts():
             if stop.is_set():
                 break
-            child = await children.start(program)
+            try:
+                child = await children.start(program)
+            except OSError as error:
+                raise StartError(f"{program.name} cannot be run: {program.command[0]}: {error.strerror}") from None
             started.append(child)
-            await _until_ready(child, is_ready, stop)
+            await _unless(stop, _until_ready(child, is_ready))
         return started
 
     def _parts(self) -> list[tuple[Program, Callable[[], Awaitable[bool]]]]:
@@ -99,16 +100,17 @@ class Stack:
             "envoy",
             [
                 str(self.envoy),
-                "--config-path",
-                str(self.bootstrap_file),
+                "--config-yaml",
+                self.bootstrap,
                 "--concurrency",
                 str(config.envoy.concurrency),
                 "--disable-hot-restart",
                 "--log-level",
                 "warning",
-                # misc warns at every start that the usage filter's API is work in progress
+                # misc warns at every start that the usage filter's API is work in progress, and ext_proc once for every
+                # request while nobody decides, which the control plane's end has said already
                 "--component-log-level",
-                "misc:error",
+                "misc:error,ext_proc:error",
             ],
         )
         parts: list[tuple[Program, Callable[[], Awaitable[bool]]]] = []
@@ -135,12 +137,25 @@ async def _answers(page: str) -> bool:
         return False
 
 
-async def _until_ready(child: Child, is_ready: Callable[[], Awaitable[bool]], stop: asyncio.Event) -> None:
+async def _unless(stop: asyncio.Event, work: Coroutine[object, object, None]) -> None:
+    """Do ``work``, but give it up as soon as ``stop`` is set."""
+    tasks = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            await tasks[0]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def _until_ready(child: Child, is_ready: Callable[[], Awaitable[bool]]) -> None:
     name = child.program.name
     ended = asyncio.ensure_future(child.wait())
     try:
         async with asyncio.timeout(READY_SECONDS):
-            while not stop.is_set() and not await is_ready():
+            while not await is_ready():
                 if ended.done():
                     raise StartError(f"{name} ended with status {ended.result()} before it was ready")
                 await asyncio.sleep(POLL_SECONDS)

@@ -6,6 +6,8 @@ import socket
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tidegate.config import Config
+
 
 class Claim(NamedTuple):
     """A port that something of ours will bind; ``purpose`` names it in messages."""
@@ -13,6 +15,16 @@ class Claim(NamedTuple):
     purpose: str
     address: str
     port: int
+
+
+def of_control_plane(config: Config) -> list[Claim]:
+    """Return the ports that the control plane binds."""
+    admin, control = config.admin, config.control
+    return [
+        Claim("metrics and health (admin.port)", admin.address, admin.port),
+        Claim("discovery (control.xds_port)", control.address, control.xds_port),
+        Claim("decisions (control.ext_proc_port)", control.address, control.ext_proc_port),
+    ]
 
 
 def conflicts(claims: Iterable[Claim]) -> list[str]:
