@@ -45,6 +45,11 @@ class DiscoveryServer:
         for stream in self._streams.values():
             stream.publish(snapshot)
 
+    def close(self) -> None:
+        """End all streams. To be called before the gRPC server stops, which would wait for them, and then kill them."""
+        for stream in self._streams.values():
+            stream.close()
+
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """Return the service's handlers, for ``Server.add_generic_rpc_handlers``. They take and give raw bytes."""
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {

@@ -37,6 +37,7 @@ class Stream:
         self._snapshot = snapshot
         self._observe = observe
         self._wake = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
         self._nonce = 0
 
     def publish(self, snapshot: Snapshot) -> None:
@@ -45,17 +46,26 @@ class Stream:
         self._wake.set()
 
     async def serve(self, read: Read, write: Write) -> None:
-        """Read requests and write responses until the client sends no more.
+        """Read requests and write responses until the client sends no more, or ``close``.
 
         Raises:
             ExceptionGroup: of a ``ProtocolError``, or of whatever ``read`` and ``write`` raise.
         """
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self._write_all(write))
-            while (message := await read()) is not None:
-                self._take(message)
-                self._wake.set()
+            self._reading = tasks.create_task(self._read_all(read))
+            await asyncio.wait([self._reading])
             writer.cancel()
+
+    def close(self) -> None:
+        """End ``serve``, as if the client had sent its last."""
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def _read_all(self, read: Read) -> None:
+        while (message := await read()) is not None:
+            self._take(message)
+            self._wake.set()
 
     async def _write_all(self, write: Write) -> None:
         while True:

@@ -23,7 +23,8 @@ def command(file: Path, log_format: LogFormat) -> None:
         try:
             runner.run(_serve(ControlPlane(config, file)))
         except BindError as error:
-            click.echo(f"tidegate: {error}", err=True)
+            for line in str(error).splitlines():
+                click.echo(f"tidegate: {line}", err=True)
             raise SystemExit(1) from None
 
 

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import importlib.metadata
 import logging
+import os
 import random
 import time
 from collections.abc import AsyncIterator
@@ -30,6 +31,7 @@ from tidegate.fleet.events import (
 )
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
+from tidegate.runtime import ports
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.desk import Desk
 from tidegate.runtime.discovery_log import DiscoveryLog
@@ -51,9 +53,12 @@ EXPIRY_SECONDS = 1.0
 STOP_SECONDS = 1.0
 """How long open exchanges may go on after the stop; none should take longer than a decision."""
 
+FAREWELL_SECONDS = 0.1
+"""The same for the streams that Envoy holds open as long as it lives: time to tell it that they are over."""
+
 
 class BindError(Exception):
-    """A port could not be bound; one line."""
+    """A port could not be bound; one line for each."""
 
 
 class ControlPlane:
@@ -180,15 +185,19 @@ class ControlPlane:
         )
 
     async def _listen(self, services: contextlib.AsyncExitStack) -> None:
+        # Asked beforehand because gRPC would write a line of its own, and not say which of the ports it is.
+        if taken := ports.conflicts(ports.of_control_plane(self._config)):
+            raise BindError("\n".join(taken))
         control = self._config.control
         desk = Desk(self._dispatcher, self._counter, self._metrics, self._correlation, self._apply, time.monotonic)
         await services.enter_async_context(self._admin_site())
         intake = access_log.handler(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
         await services.enter_async_context(
-            _grpc_server(control.address, control.xds_port, (*self._discovery.handlers(), intake))
+            _grpc_server(control.address, control.xds_port, (*self._discovery.handlers(), intake), FAREWELL_SECONDS)
         )
+        services.callback(self._discovery.close)
         await services.enter_async_context(
-            _grpc_server(control.address, control.ext_proc_port, (grpc_transport.handler(desk, desk),))
+            _grpc_server(control.address, control.ext_proc_port, (grpc_transport.handler(desk, desk),), STOP_SECONDS)
         )
         self._unready.discard("the services do not listen yet")
 
@@ -202,7 +211,7 @@ class ControlPlane:
             try:
                 await web.TCPSite(runner, address, port).start()
             except OSError as error:
-                raise BindError(f"cannot bind {address}:{port} (admin.port): {error.strerror}") from None
+                raise BindError(f"cannot bind {address}:{port} (admin.port): {os.strerror(error.errno or 0)}") from None
             yield
         finally:
             await runner.cleanup()
@@ -218,8 +227,10 @@ def _spare_the_collector() -> None:
 
 
 @contextlib.asynccontextmanager
-async def _grpc_server(address: str, port: int, handlers: tuple[grpc.GenericRpcHandler, ...]) -> AsyncIterator[None]:
-    """Run a gRPC server with ``handlers`` and the standard health service."""
+async def _grpc_server(
+    address: str, port: int, handlers: tuple[grpc.GenericRpcHandler, ...], grace: float
+) -> AsyncIterator[None]:
+    """Run a gRPC server with ``handlers`` and the standard health service; its calls get ``grace`` seconds to end."""
     server = grpc.aio.server(options=grpc_transport.server_options(MAX_BODY_BYTES))
     server.add_generic_rpc_handlers(handlers)
     healthy = health.aio.HealthServicer()
@@ -235,4 +246,4 @@ async def _grpc_server(address: str, port: int, handlers: tuple[grpc.GenericRpcH
         yield
     finally:
         await healthy.enter_graceful_shutdown()
-        await server.stop(STOP_SECONDS)
+        await server.stop(grace)
