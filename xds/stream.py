@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from protos import discovery_pb2
 from xds.client import Answered, Client
 from xds.events import Acked, Observe, Pushed, Rejected, StreamOpened
-from xds.response import encode, next_offer
+from xds.response import encode, next_offer, up_to_date
 from xds.snapshot import Snapshot
 from xds.subscription import TooManyNamesError
 
@@ -44,6 +44,11 @@ class Stream:
         """Serve ``snapshot`` from now on."""
         self._snapshot = snapshot
         self._wake.set()
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether the client answered for all that it should have."""
+        return self._snapshot is None or up_to_date(self._snapshot, self._client)
 
     async def serve(self, read: Read, write: Write) -> None:
         """Read requests and write responses until the client sends no more, or ``close``.

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.xds.wire import Wire, fleet
+from xds.response import up_to_date
 from xds.snapshot import Snapshot
 from xds.subscription import ABSENT, MAX_NAMES, TooManyNamesError
 from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ORDER, ROUTE
@@ -217,6 +218,24 @@ def test_routes_wait_for_new_clusters_and_their_assignments() -> None:
     assert wire.pull(TWO) == ["EDS b"]
     wire.acknowledge(ENDPOINT)
     assert wire.pull(TWO) == ["RDS r"]
+
+
+def test_a_client_is_up_to_date_when_it_has_answered_for_everything_and_not_before() -> None:
+    wire = connected()
+    assert up_to_date(ONE, wire.client)
+    assert not up_to_date(TWO, wire.client), "nothing is sent yet"
+    wire.pull(TWO)
+    assert not up_to_date(TWO, wire.client)
+    wire.acknowledge(CLUSTER)
+    wire.pull(TWO)
+    assert not up_to_date(TWO, wire.client), "the routes wait for the assignment, which it has not asked for"
+    wire.change(ENDPOINT, ["b"])
+    wire.pull(TWO)
+    wire.acknowledge(ENDPOINT)
+    wire.pull(TWO)
+    assert not up_to_date(TWO, wire.client)
+    wire.refuse(ROUTE)
+    assert up_to_date(TWO, wire.client), "what it refused alone, it will never have"
 
 
 def test_routes_follow_when_a_new_cluster_is_rejected() -> None:
