@@ -9,7 +9,7 @@ import click
 
 from tidegate.cli._options import LogFormat, load_or_exit, log_format_option
 from tidegate.config import Config
-from tidegate.runtime import demo
+from tidegate.runtime import demo, descriptors
 from tidegate.runtime.envoy_binary import EnvoyMissingError, locate
 from tidegate.runtime.local_stack import Stack, StartError, url
 from tidegate.telemetry import log
@@ -27,6 +27,7 @@ from xds import bootstrap
 def command(file: Path | None, log_format: LogFormat) -> None:
     """Run the control plane and a real Envoy, in the foreground; Ctrl-C stops everything."""
     log.setup(log_format)
+    descriptors.raise_limit()
     if file is not None:
         _run(file, demo_engines=False, log_format=log_format)
         return
