@@ -176,6 +176,17 @@ def test_a_rejected_version_is_not_sent_again_but_the_next_one_is() -> None:
     assert wire.pull(fleet({"a": "3"})) == ["EDS a"]
 
 
+def test_a_rejected_version_that_was_taken_back_is_tried_when_it_is_wanted_again() -> None:
+    """Such as a listener on a port that was taken: what speaks against it may pass."""
+    good, bad = fleet({"a": "1"}), fleet({"a": "1"}, listener="on a taken port")
+    wire = connected(good)
+    assert wire.pull(bad) == ["LDS l"]
+    wire.refuse(LISTENER)
+    assert wire.pull(bad) == []
+    assert wire.pull(good) == []
+    assert wire.pull(bad) == ["LDS l"]
+
+
 def test_of_several_rejected_resources_each_is_tried_alone() -> None:
     wire = connected(TWO)
     changed = fleet({"a": "2", "b": "bad"})
