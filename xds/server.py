@@ -34,6 +34,11 @@ class DiscoveryServer:
         """How many clients are connected."""
         return len(self._streams)
 
+    @property
+    def up_to_date(self) -> bool:
+        """Whether every connected client answered for all that was published."""
+        return all(stream.up_to_date for stream in self._streams.values())
+
     def publish(self, snapshot: Snapshot) -> None:
         """Serve ``snapshot`` from now on; each client is sent what it lacks. Call it in the event loop's thread.
 

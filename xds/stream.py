@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from protos import discovery_pb2
 from xds.client import Answered, Client
 from xds.events import Acked, Observe, Pushed, Rejected, StreamOpened
-from xds.response import encode, next_offer
+from xds.response import encode, next_offer, up_to_date
 from xds.snapshot import Snapshot
 from xds.subscription import TooManyNamesError
 
@@ -37,7 +37,7 @@ class Stream:
         self._snapshot = snapshot
         self._observe = observe
         self._wake = asyncio.Event()
-        self._reader: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._nonce = 0
 
     def publish(self, snapshot: Snapshot) -> None:
@@ -45,10 +45,10 @@ class Stream:
         self._snapshot = snapshot
         self._wake.set()
 
-    def close(self) -> None:
-        """Let ``serve`` return now, as if the client had sent no more."""
-        if self._reader is not None:
-            self._reader.cancel()
+    @property
+    def up_to_date(self) -> bool:
+        """Whether the client answered for all that it should have."""
+        return self._snapshot is None or up_to_date(self._snapshot, self._client)
 
     async def serve(self, read: Read, write: Write) -> None:
         """Read requests and write responses until the client sends no more, or ``close``.
@@ -58,9 +58,14 @@ class Stream:
         """
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self._write_all(write))
-            self._reader = tasks.create_task(self._read_all(read))
-            await asyncio.wait((self._reader,))
+            self._reading = tasks.create_task(self._read_all(read))
+            await asyncio.wait([self._reading])
             writer.cancel()
+
+    def close(self) -> None:
+        """End ``serve``, as if the client had sent its last."""
+        if self._reading is not None:
+            self._reading.cancel()
 
     async def _read_all(self, read: Read) -> None:
         while (message := await read()) is not None:

@@ -59,7 +59,7 @@ class Subscription:
         offered: the unanswered response.
         nonce: of the last response sent; empty before the first.
         suspects: versions of a rejected response that held several: sent again one at a time, to tell which is bad.
-        rejected: versions that were rejected alone. They are not sent again on this stream.
+        rejected: versions that were rejected alone. They are not sent again on this stream while they are wanted.
     """
 
     type_url: str
@@ -149,7 +149,16 @@ class Subscription:
         self.again.clear()
 
     def recognise(self, resources: Mapping[str, Resource]) -> None:
-        """Learn the content of what the client holds from ``resources`` of the same versions."""
+        """Learn the content of what the client holds from ``resources`` of the same versions.
+
+        A rejected version that is no longer wanted is forgotten: when it is wanted again, what spoke against it (a port
+        that was taken, say) may have passed.
+        """
+        self.rejected = {
+            name: version
+            for name, version in self.rejected.items()
+            if name in resources and resources[name].version == version
+        }
         if len(self.known) == len(self.held):
             return
         for name, version in self.held.items():

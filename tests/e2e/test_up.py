@@ -49,6 +49,16 @@ def test_a_killed_up_leaves_no_process_behind(tmp_path: Path) -> None:
         until(lambda: not any(child.is_running() for child in children), 5, "the children are gone")
 
 
+def test_a_killed_up_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not there cannot be deleted under a running Envoy either, which could then never be started again."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    with engines(tmp_path, "h100") as ports, up(tmp_path, configuration(ports)) as stack:
+        stack.process.kill()
+        assert list(temporary.iterdir()) == []
+
+
 def test_it_says_where_everything_listens_and_what_to_paste(tmp_path: Path) -> None:
     config = configuration([])
     with engines(tmp_path, "h100") as ports:

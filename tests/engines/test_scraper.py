@@ -345,6 +345,30 @@ async def test_a_fault_of_our_own_says_nothing_of_the_endpoint_and_ends_nothing(
                 assert isinstance(record.ends(server.address)[0], LoadReported)
 
 
+async def test_faults_of_our_own_come_and_go_in_one_line_for_all_endpoints(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when there are no file descriptors left: some scrapes fail, others do not, endpoint by endpoint."""
+    caplog.set_level(logging.INFO, "tidegate.engines")
+    calls = 0
+
+    def broken_every_other_time(*_args: object) -> EngineReport:
+        nonlocal calls
+        calls += 1
+        if calls % 2:
+            raise ZeroDivisionError
+        return EngineReport(running=1)
+
+    monkeypatch.setattr(module, "read", broken_every_other_time)
+    async with (
+        serving(LLAMACPP) as one,
+        serving(LLAMACPP) as two,
+        scraping({one.address: "llamacpp", two.address: "llamacpp"}) as (_, record),
+    ):
+        await record.until(lambda: len(record.outcomes) >= 12)
+    assert len([entry for entry in caplog.records if entry.name == "tidegate.engines"]) == 1
+
+
 async def test_whoever_takes_the_events_cannot_end_the_scrapes(caplog: pytest.LogCaptureFixture) -> None:
     record = Record()
     calls = 0

@@ -77,6 +77,35 @@ async def test_a_kept_child_is_started_again_when_it_dies(monkeypatch: pytest.Mo
         await children.stop()
 
 
+async def test_a_child_that_cannot_be_run_for_a_while_is_tried_until_it_can(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As while its file is being replaced by another version."""
+    monkeypatch.setattr(processes, "RESTART_DELAYS", (0.01,))
+    script = tmp_path / "program"
+    script.write_text("#!/bin/sh\nexec sleep 60\n")
+    script.chmod(0o755)
+    children = Children()
+    child = await children.start(Program("replaced", [str(script)]))
+    keeper = asyncio.create_task(children.keep(child))
+    try:
+        first = child.pid
+        assert first is not None
+        script.chmod(0o644)
+        psutil.Process(first).kill()
+        async with asyncio.timeout(5):
+            while "cannot be run" not in caplog.text:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert not keeper.done()
+        script.chmod(0o755)
+        async with asyncio.timeout(5):
+            while child.pid == first:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    finally:
+        keeper.cancel()
+        await children.stop()
+
+
 async def test_a_child_does_not_get_the_signals_of_our_terminal() -> None:
     children = Children()
     child = await children.start(SLEEPER)

@@ -28,13 +28,16 @@ class Watched:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        watch = asyncio.create_task(self.file.watch(self.applied.append, self.refused.append))
+        watch = asyncio.create_task(self.file.watch(self._apply, self.refused.append))
         try:
             yield
         finally:
             watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watch
+
+    async def _apply(self, config: Config) -> None:
+        self.applied.append(config)
 
     async def until(self, applied: int, refused: int) -> None:
         async with asyncio.timeout(5):

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.xds.wire import Wire, fleet
+from xds.response import up_to_date
 from xds.snapshot import Snapshot
 from xds.subscription import ABSENT, MAX_NAMES, TooManyNamesError
 from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ORDER, ROUTE
@@ -175,6 +176,17 @@ def test_a_rejected_version_is_not_sent_again_but_the_next_one_is() -> None:
     assert wire.pull(fleet({"a": "3"})) == ["EDS a"]
 
 
+def test_a_rejected_version_that_was_taken_back_is_tried_when_it_is_wanted_again() -> None:
+    """Such as a listener on a port that was taken: what speaks against it may pass."""
+    good, bad = fleet({"a": "1"}), fleet({"a": "1"}, listener="on a taken port")
+    wire = connected(good)
+    assert wire.pull(bad) == ["LDS l"]
+    wire.refuse(LISTENER)
+    assert wire.pull(bad) == []
+    assert wire.pull(good) == []
+    assert wire.pull(bad) == ["LDS l"]
+
+
 def test_of_several_rejected_resources_each_is_tried_alone() -> None:
     wire = connected(TWO)
     changed = fleet({"a": "2", "b": "bad"})
@@ -217,6 +229,24 @@ def test_routes_wait_for_new_clusters_and_their_assignments() -> None:
     assert wire.pull(TWO) == ["EDS b"]
     wire.acknowledge(ENDPOINT)
     assert wire.pull(TWO) == ["RDS r"]
+
+
+def test_a_client_is_up_to_date_when_it_has_answered_for_everything_and_not_before() -> None:
+    wire = connected()
+    assert up_to_date(ONE, wire.client)
+    assert not up_to_date(TWO, wire.client), "nothing is sent yet"
+    wire.pull(TWO)
+    assert not up_to_date(TWO, wire.client)
+    wire.acknowledge(CLUSTER)
+    wire.pull(TWO)
+    assert not up_to_date(TWO, wire.client), "the routes wait for the assignment, which it has not asked for"
+    wire.change(ENDPOINT, ["b"])
+    wire.pull(TWO)
+    wire.acknowledge(ENDPOINT)
+    wire.pull(TWO)
+    assert not up_to_date(TWO, wire.client)
+    wire.refuse(ROUTE)
+    assert up_to_date(TWO, wire.client), "what it refused alone, it will never have"
 
 
 def test_routes_follow_when_a_new_cluster_is_rejected() -> None:

@@ -1,3 +1,5 @@
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,3 +46,15 @@ def test_equal_members_give_the_same_object() -> None:
 @given(st.dictionaries(st.from_regex(r"10\.0\.0\.[1-9]:80[0-9]{2}", fullmatch=True), st.integers(1, 1000), max_size=8))
 def test_every_address_and_weight_survives(of: dict[str, int]) -> None:
     assert {f"{ip}:{port}": weight for (ip, port), weight in told("p", of).items()} == of
+
+
+def test_an_assignment_that_is_no_longer_the_last_one_is_not_kept() -> None:
+    """Endpoints that come and go would otherwise fill the memory, in a large pool."""
+    tracemalloc.start()
+    try:
+        for weight in range(1, 200):
+            assignment("p", tuple((f"10.0.{number // 250}.{number % 250}:80", weight) for number in range(500)))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000

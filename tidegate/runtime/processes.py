@@ -97,7 +97,11 @@ class Children:
         self._children: list[Child] = []
 
     async def start(self, program: Program) -> Child:
-        """Start ``program``; it is stopped by ``stop``."""
+        """Start ``program``; it is stopped by ``stop``.
+
+        Raises:
+            OSError: it cannot be run.
+        """
         child = Child(program)
         self._children.append(child)
         await child.start()
@@ -112,19 +116,37 @@ class Children:
             started = clock()
             status = await child.wait()
             deaths = 1 if clock() - started > LIVED_SECONDS else deaths + 1
-            delay = RESTART_DELAYS[min(deaths, len(RESTART_DELAYS)) - 1]
             event(
                 logger,
                 "ended unexpectedly",
                 level=logging.ERROR,
                 program=child.program.name,
                 status=status,
-                restart_in_seconds=delay,
+                restart_in_seconds=_delay(deaths),
             )
-            await asyncio.sleep(delay)
-            await child.start()
-            event(logger, "started", program=child.program.name, pid=child.pid)
+            await asyncio.sleep(_delay(deaths))
+            while not await _started_again(child, _delay(deaths + 1)):
+                deaths += 1
+                await asyncio.sleep(_delay(deaths))
 
     async def stop(self) -> None:
         """Stop all children, at the same time."""
         await asyncio.gather(*(child.stop() for child in self._children))
+
+
+def _delay(deaths: int) -> float:
+    """Return the seconds to wait after so many ends in a row."""
+    return RESTART_DELAYS[min(deaths, len(RESTART_DELAYS)) - 1]
+
+
+async def _started_again(child: Child, delay: float) -> bool:
+    """Start ``child``; where it cannot be run (its file is being replaced, say), log that and return ``False``."""
+    try:
+        await child.start()
+    except OSError as error:
+        reason = error.strerror
+        name = child.program.name
+        event(logger, "cannot be run", level=logging.ERROR, program=name, reason=reason, again_in_seconds=delay)
+        return False
+    event(logger, "started", program=child.program.name, pid=child.pid)
+    return True

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tidegate.config import Config, ConfigError, parse, read
@@ -51,7 +51,7 @@ class ConfigFile:
         """Look at the file now, changed or not (SIGHUP)."""
         self._asked.set()
 
-    async def watch(self, apply: Callable[[Config], None], refused: Callable[[str], None]) -> None:
+    async def watch(self, apply: Callable[[Config], Awaitable[None]], refused: Callable[[str], None]) -> None:
         """Call ``apply`` with each new configuration and ``refused`` with each refusal's reason, until cancelled."""
         while True:
             asked = await self._tick()
@@ -80,7 +80,9 @@ class ConfigFile:
         self._asked.clear()
         return True
 
-    async def _judge(self, text: bytes, apply: Callable[[Config], None], refused: Callable[[str], None]) -> None:
+    async def _judge(
+        self, text: bytes, apply: Callable[[Config], Awaitable[None]], refused: Callable[[str], None]
+    ) -> None:
         try:
             # In a thread: a thousand endpoints take a fifth of a second to parse.
             wanted = await asyncio.to_thread(parse, text, str(self._path))
@@ -89,7 +91,7 @@ class ConfigFile:
             self._refuse(str(error), refused)
             return
         self._current = wanted
-        apply(wanted)
+        await apply(wanted)
         event(logger, "configuration reloaded", file=str(self._path), pools=len(wanted.pools))
 
     def _refuse(self, reason: str, refused: Callable[[str], None]) -> None:
