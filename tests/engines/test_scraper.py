@@ -1,8 +1,8 @@
+"""What a scraper makes of the answers that it gets."""
+
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
@@ -10,74 +10,13 @@ from hypothesis import strategies as st
 
 from tests.engines import pages
 from tests.engines.engine_server import Connection, EngineServer, Handler, answering, sending, serving
+from tests.engines.scrapes import LLAMACPP, LLAMACPP_REPORT, Record, logged, scraping
 from tests.ports import free_port
 from tidegate.config import Scrape
 from tidegate.engines import scraper as module
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import FleetEvent, LoadReported, ScrapeFailed, ScrapeStarted
 from tidegate.fleet.load import EngineReport
-
-LLAMACPP = answering(pages.LLAMACPP, "Content-Type: text/plain; version=0.0.4")
-LLAMACPP_REPORT = EngineReport(running=4, waiting=6, prompt_tokens_total=1253, generation_tokens_total=18)
-
-
-def logged(entry: logging.LogRecord) -> dict[str, str]:
-    """Return a log line as a reader of JSON has it."""
-    return {"msg": entry.getMessage(), **vars(entry)["fields"]}
-
-
-class Record:
-    """Takes events and observations, and lets a test wait for them."""
-
-    def __init__(self) -> None:
-        self.events: list[FleetEvent] = []
-        self.outcomes: list[tuple[str, str]] = []
-        self.seconds: list[float] = []
-        self._news = asyncio.Event()
-
-    def emit(self, event: FleetEvent) -> None:
-        self.events.append(event)
-        self._news.set()
-
-    def observe(self, address: str, outcome: str, seconds: float) -> None:
-        self.outcomes.append((address, outcome))
-        self.seconds.append(seconds)
-        self._news.set()
-
-    def of(self, address: str) -> list[FleetEvent]:
-        return [event for event in self.events if getattr(event, "address", None) == address]
-
-    def ends(self, address: str) -> list[FleetEvent]:
-        return [event for event in self.of(address) if not isinstance(event, ScrapeStarted)]
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
-            while not condition():
-                self._news.clear()
-                await self._news.wait()
-
-    async def end(self, address: str, number: int = 1) -> FleetEvent:
-        """Wait for ``number`` scrapes of ``address`` to end; return the event of the last one."""
-        await self.until(lambda: len(self.ends(address)) >= number)
-        return self.ends(address)[number - 1]
-
-
-@asynccontextmanager
-async def scraping(
-    targets: Mapping[str, str], *, interval: float = 0.05, seconds: float = 5.0, max_bytes: int = 100_000
-) -> AsyncIterator[tuple[Scraper, Record]]:
-    record = Record()
-    settings = Scrape(interval_seconds=interval, timeout_seconds=seconds, max_bytes=max_bytes)
-    scraper = Scraper(settings, record.emit, random.Random(7), record.observe)
-    scraper.watch(targets)
-    running = asyncio.create_task(scraper.run())
-    try:
-        yield scraper, record
-        assert not running.done()
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
-    assert running.cancelled()
 
 
 async def test_a_scrape_announces_itself_before_it_asks_and_reports_what_it_heard() -> None:
@@ -208,80 +147,6 @@ def _running(events: list[FleetEvent]) -> float | None:
     last = events[-1]
     assert isinstance(last, LoadReported)
     return last.report.running
-
-
-async def test_a_target_that_is_added_is_scraped_and_one_that_stays_is_not_disturbed() -> None:
-    async with (
-        serving(LLAMACPP) as first,
-        serving(LLAMACPP) as second,
-        scraping({first.address: "llamacpp"}) as (scraper, record),
-    ):
-        await record.end(first.address)
-        scraper.watch({first.address: "llamacpp", second.address: "llamacpp"})
-        await record.end(second.address, 2)
-        assert first.connections == 1
-        starts = sum(isinstance(event, ScrapeStarted) for event in record.of(first.address))
-        assert 0 <= starts - len(record.ends(first.address)) <= 1
-
-
-async def test_a_target_that_is_removed_is_heard_of_no_more() -> None:
-    asked = asyncio.Event()
-
-    async def handler(connection: Connection) -> None:
-        asked.set()
-        await asyncio.sleep(0.05)
-        await LLAMACPP(connection)
-
-    async with (
-        serving(handler) as gone,
-        serving(LLAMACPP) as stays,
-        scraping({gone.address: "llamacpp", stays.address: "llamacpp"}) as (scraper, record),
-    ):
-        await asked.wait()
-        scraper.watch({stays.address: "llamacpp"})
-        before = len(record.of(gone.address))
-        await record.end(stays.address, len(record.ends(stays.address)) + 4)
-        assert len(record.of(gone.address)) == before
-
-
-async def test_a_target_whose_engine_changes_is_asked_anew() -> None:
-    async with (
-        serving(answering(pages.TGI + pages.LLAMACPP)) as server,
-        scraping({server.address: "llamacpp"}) as (scraper, record),
-    ):
-        await record.end(server.address)
-        scraper.watch({server.address: "tgi"})
-        await record.until(lambda: record.ends(server.address)[-1] == LoadReported(server.address, EngineReport(8, 3)))
-
-
-async def test_a_set_with_an_unknown_engine_changes_nothing() -> None:
-    async with serving(LLAMACPP) as server, scraping({server.address: "llamacpp"}) as (scraper, record):
-        with pytest.raises(KeyError):
-            scraper.watch({"127.0.0.1:1": "abacus"})
-        await record.end(server.address, len(record.ends(server.address)) + 2)
-
-
-async def test_an_empty_set_is_watched_in_peace() -> None:
-    async with scraping({}) as (scraper, record), serving(LLAMACPP) as server:
-        await asyncio.sleep(0.01)
-        scraper.watch({server.address: "llamacpp"})
-        await record.end(server.address)
-
-
-async def test_a_scraper_that_was_stopped_can_be_run_again() -> None:
-    record = Record()
-    async with serving(LLAMACPP) as server:
-        scraper = Scraper(Scrape(interval_seconds=0.05), record.emit, random.Random(7))
-        scraper.watch({server.address: "llamacpp"})
-        for number in (1, 2):
-            running = asyncio.create_task(scraper.run())
-            await record.end(server.address, number)
-            running.cancel()
-            await asyncio.wait([running])
-            assert running.cancelled()
-        count = len(record.events)
-        await asyncio.sleep(0.1)
-        assert len(record.events) == count
 
 
 async def test_an_endpoint_that_comes_back_is_reported_and_each_change_is_logged_once(
