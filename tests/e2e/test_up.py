@@ -104,7 +104,8 @@ def test_a_terminal_that_is_closed_stops_everything(tmp_path: Path) -> None:
             assert len(children) == 2, "the control plane and Envoy"
         finally:
             os.close(terminal)
-        assert process.wait(10) == 0
+        # 120 is what Python says when, at the end, nobody takes what it still had to print.
+        assert process.wait(10) in {0, 120}
         assert [child for child in children if child.is_running()] == []
 
 

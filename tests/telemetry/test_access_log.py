@@ -93,6 +93,11 @@ async def test_a_stream_without_a_name_is_dropped_and_counted() -> None:
     assert seen.malformed == 2
 
 
+def of_the_intake(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """Leave out the poller of gRPC, which outlives the loop of an earlier test and says so."""
+    return [record for record in caplog.records if record.name != "asyncio"]
+
+
 async def test_a_broken_message_costs_neither_the_stream_nor_its_neighbours(caplog: pytest.LogCaptureFixture) -> None:
     seen = Seen()
     with caplog.at_level(logging.INFO):
@@ -100,7 +105,7 @@ async def test_a_broken_message_costs_neither_the_stream_nor_its_neighbours(capl
             await send([batch(request("a"), name="tidegate"), b"\xff\xff", b"\x0a\xff", batch(request("b"))])
     assert seen.ended == ["a", "b"]
     assert seen.malformed == 2
-    assert len(caplog.records) == 1
+    assert len(of_the_intake(caplog)) == 1
 
 
 async def test_an_exception_over_one_entry_costs_only_that_entry(caplog: pytest.LogCaptureFixture) -> None:
@@ -110,7 +115,7 @@ async def test_an_exception_over_one_entry_costs_only_that_entry(caplog: pytest.
             await send([batch(request("bad"), request("b"), name="tidegate"), batch(request("bad"), request("c"))])
     assert seen.ended == ["bad", "b", "bad", "c"]
     assert seen.malformed == 2
-    assert [record.exc_info is not None for record in caplog.records] == [True]
+    assert [record.exc_info is not None for record in of_the_intake(caplog)] == [True]
 
 
 async def test_an_entry_with_unreadable_usage_is_counted_and_still_ends_its_request() -> None:
