@@ -9,7 +9,8 @@ import uvloop
 
 from tidegate.cli._options import LogFormat, config_option, load_or_exit, log_format_option
 from tidegate.runtime import descriptors
-from tidegate.runtime.control_plane import BindError, ControlPlane
+from tidegate.runtime.control_plane import ControlPlane
+from tidegate.runtime.services import BindError
 from tidegate.telemetry import log
 from tidegate.tokens.vocabulary import VocabularyError
 

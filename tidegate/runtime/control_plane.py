@@ -5,20 +5,12 @@ import contextlib
 import gc
 import importlib.metadata
 import logging
-import os
 import random
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import grpc
-import grpc.aio
-from aiohttp import web
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-
 from extproc import grpc_transport
-from tidegate import addresses
-from tidegate.config import MAX_BODY_BYTES, Config
+from tidegate.config import Config
 from tidegate.discovery import static
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import (
@@ -33,12 +25,13 @@ from tidegate.fleet.events import (
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
-from tidegate.runtime import ports
+from tidegate.runtime import ports, services
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.desk import Desk
 from tidegate.runtime.discovery_log import DiscoveryLog
 from tidegate.runtime.publisher import Publisher
 from tidegate.runtime.reload import ConfigFile
+from tidegate.runtime.services import BindError
 from tidegate.scheduling.dispatch import Dispatcher
 from tidegate.telemetry import access_log, admin, status
 from tidegate.telemetry.log import event
@@ -53,18 +46,6 @@ logger = logging.getLogger("tidegate")
 EXPIRY_SECONDS = 1.0
 """Pause between two looks for leases that ran out."""
 
-STOP_SECONDS = 1.0
-"""How long what is being answered may go on after the stop; nothing should take longer than a decision."""
-
-
-DROPPED = frozenset({Outcome.CLIENT_GONE, Outcome.TIMEOUT, Outcome.UNDECIDED})
-"""How a request can end whose decision we delivered and Envoy dropped. One that was refused or served with the same
-request id, as retries and proxies send it, says nothing of the live one."""
-
-FAREWELL_SECONDS = 0.1
-"""The same for the streams that Envoy holds open as long as it lives: time to tell it that they are over."""
-
-
 TAKE_UP_SECONDS = 2.0
 TAKE_UP_POLL_SECONDS = 0.02
 """How long a reload waits for Envoy to take up a new pool, a matter of milliseconds, and how often it looks."""
@@ -73,9 +54,9 @@ IN_TRANSIT_SECONDS = 0.2
 """How long a decision may be on its way to Envoy, and a configuration that Envoy acknowledged to its workers (measured:
 two requests lost in eight changes without the latter)."""
 
-
-class BindError(Exception):
-    """A port could not be bound; one line for each."""
+DROPPED = frozenset({Outcome.CLIENT_GONE, Outcome.TIMEOUT, Outcome.UNDECIDED})
+"""How a request can end whose decision we delivered and Envoy dropped. One that was refused or served with the same
+request id, as retries and proxies send it, says nothing of the live one."""
 
 
 class ControlPlane:
@@ -113,13 +94,14 @@ class ControlPlane:
             BindError: a port could not be bound.
             ExceptionGroup: of a ``VocabularyError``: a vocabulary is missing.
         """
+        # Asked beforehand because gRPC would write a line of its own, and not say which of the ports it is.
         if taken := ports.conflicts(ports.of_control_plane(self._config)):
-            raise BindError("; ".join(taken))
-        async with contextlib.AsyncExitStack() as services:
-            services.callback(self._counter.close)
+            raise BindError("\n".join(taken))
+        async with contextlib.AsyncExitStack() as listening:
+            listening.callback(self._counter.close)
             # In this order: Envoys that are waiting ask at once, and an unknown model would be a refusal.
             self._take_over(self._config)
-            await self._listen(services)
+            await self._listen(listening)
             async with asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(self._scraper.run()),
@@ -241,39 +223,25 @@ class ControlPlane:
             reservations=len(self._fleet.ledger),
         )
 
-    async def _listen(self, services: contextlib.AsyncExitStack) -> None:
-        # Asked beforehand because gRPC would write a line of its own, and not say which of the ports it is.
-        if taken := ports.conflicts(ports.of_control_plane(self._config)):
-            raise BindError("\n".join(taken))
+    async def _listen(self, listening: contextlib.AsyncExitStack) -> None:
         control = self._config.control
         desk = Desk(self._dispatcher, self._counter, self._metrics, self._correlation, self._apply, time.monotonic)
-        await services.enter_async_context(self._admin_site())
         intake = access_log.handler(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
-        await services.enter_async_context(
-            _grpc_server(control.address, control.xds_port, (*self._discovery.handlers(), intake), FAREWELL_SECONDS)
+        app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status)
+        await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
+        await listening.enter_async_context(
+            services.grpc_server(
+                control.address, control.xds_port, (*self._discovery.handlers(), intake), services.FAREWELL_SECONDS
+            )
         )
-        services.callback(self._discovery.close)
-        await services.enter_async_context(
-            _grpc_server(control.address, control.ext_proc_port, (grpc_transport.handler(desk, desk),), STOP_SECONDS)
+        await listening.enter_async_context(
+            services.grpc_server(
+                control.address, control.ext_proc_port, (grpc_transport.handler(desk, desk),), services.STOP_SECONDS
+            )
         )
         # Called first when all this ends: a server that stops waits for its open streams, and then breaks them off.
-        services.callback(self._discovery.close)
+        listening.callback(self._discovery.close)
         self._unready.discard("the services do not listen yet")
-
-    @contextlib.asynccontextmanager
-    async def _admin_site(self) -> AsyncIterator[None]:
-        app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)
-        await runner.setup()
-        address, port = self._config.admin.address, self._config.admin.port
-        try:
-            try:
-                await web.TCPSite(runner, address, port).start()
-            except OSError as error:
-                raise BindError(f"cannot bind {address}:{port} (admin.port): {os.strerror(error.errno or 0)}") from None
-            yield
-        finally:
-            await runner.cleanup()
 
 
 def _spare_the_collector() -> None:
@@ -283,25 +251,3 @@ def _spare_the_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-@contextlib.asynccontextmanager
-async def _grpc_server(
-    address: str, port: int, handlers: tuple[grpc.GenericRpcHandler, ...], grace: float
-) -> AsyncIterator[None]:
-    """Run a gRPC server with ``handlers`` and the standard health service; its calls get ``grace`` seconds to end."""
-    server = grpc.aio.server(options=grpc_transport.server_options(MAX_BODY_BYTES))
-    server.add_generic_rpc_handlers(handlers)
-    healthy = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
-    try:
-        server.add_insecure_port(addresses.joined(address, port))
-    except RuntimeError:
-        raise BindError(f"cannot bind {address}:{port} (control): is it taken already?") from None
-    await server.start()
-    await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
-    try:
-        yield
-    finally:
-        await healthy.enter_graceful_shutdown()
-        await server.stop(grace)

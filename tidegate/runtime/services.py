@@ -1,0 +1,71 @@
+"""What listens: gRPC servers and the admin pages, each for as long as a block of code runs."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+
+import grpc
+import grpc.aio
+from aiohttp import web
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from extproc import grpc_transport
+from tidegate import addresses
+from tidegate.config import MAX_BODY_BYTES
+
+STOP_SECONDS = 1.0
+"""How long what is being answered may go on after the stop; nothing should take longer than a decision."""
+
+FAREWELL_SECONDS = 0.1
+"""The same for the streams that Envoy holds open as long as it lives: time to tell it that they are over."""
+
+
+class BindError(Exception):
+    """A port could not be bound; one line for each."""
+
+
+@contextlib.asynccontextmanager
+async def grpc_server(
+    address: str, port: int, handlers: tuple[grpc.GenericRpcHandler, ...], grace: float
+) -> AsyncIterator[None]:
+    """Run a gRPC server with ``handlers`` and the standard health service.
+
+    At the end it says that it serves no more, and its calls get ``grace`` seconds.
+
+    Raises:
+        BindError: ``port`` on ``address`` cannot be bound.
+    """
+    server = grpc.aio.server(options=grpc_transport.server_options(MAX_BODY_BYTES))
+    server.add_generic_rpc_handlers(handlers)
+    healthy = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    try:
+        server.add_insecure_port(addresses.joined(address, port))
+    except RuntimeError:
+        raise BindError(f"cannot bind {address}:{port} (control): is it taken already?") from None
+    await server.start()
+    await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
+    try:
+        yield
+    finally:
+        await healthy.enter_graceful_shutdown()
+        await server.stop(grace)
+
+
+@contextlib.asynccontextmanager
+async def site(app: web.Application, address: str, port: int) -> AsyncIterator[None]:
+    """Serve ``app``, without a log line for each request.
+
+    Raises:
+        BindError: ``port`` on ``address`` cannot be bound.
+    """
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, address, port).start()
+        except OSError as error:
+            raise BindError(f"cannot bind {address}:{port} (admin.port): {os.strerror(error.errno or 0)}") from None
+        yield
+    finally:
+        await runner.cleanup()
