@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from extproc.errors import ApiError, missing, wrong_type, wrong_value
+from tidegate.tokens.prompt import Conversation, Prompt
 
 LENIENT_BYTES = 4_194_304
 """Largest body in bytes for the second way, which holds the event loop for 5 ms at this size, and for 0.3 s where the
@@ -50,11 +51,12 @@ class ParsedBody:
         model: the model's name as written.
         texts: what is to be tokenised.
         known_tokens: prompt tokens that came as token ids.
-        overhead_tokens: an estimate of what is neither text nor token id: the chat template, images, audio.
+        overhead_tokens: an estimate of what is neither text nor token id: images, audio, files.
         max_output_tokens: the most tokens of one choice; ``None`` when the client set no limit, 0 where nothing is
             generated.
         stream: whether the answer is streamed.
         choices: how many answers are generated.
+        conversation: its shape where a chat template lays the texts out.
     """
 
     model: str
@@ -64,6 +66,12 @@ class ParsedBody:
     max_output_tokens: int | None = None
     stream: bool = False
     choices: int = 1
+    conversation: Conversation | None = None
+
+    @property
+    def prompt(self) -> Prompt:
+        """The prompt, as it is to be counted."""
+        return Prompt(self.texts, self.conversation, self.known_tokens + self.overhead_tokens)
 
 
 def read(

@@ -101,6 +101,8 @@ def _describe(reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest,
     about["api"].string_value = request.api
     about["prompt_tokens"].number_value = request.prompt.tokens
     about["count_source"].string_value = request.prompt.source.value
+    if request.prompt.uncorrected is not None:
+        about["uncorrected_tokens"].number_value = request.prompt.uncorrected
     about["stream"].bool_value = request.stream
 
 

@@ -11,14 +11,10 @@ import msgspec
 
 from extproc.body import MAX_ITEMS
 from extproc.errors import missing, wrong_type, wrong_value
+from tidegate.tokens.prompt import Conversation
 
-MESSAGE_TOKENS = 3
-ROLE_TOKENS = 1
-NAME_TOKENS = 1
-PRIMER_TOKENS = 3
-"""OpenAI's published rule: 3 for each message, 1 for its role, 1 besides a name, and 3 that begin the answer. It is
-within 10 tokens of the templates of Llama 3, Qwen 3, Gemma 3, Mistral and DeepSeek V3; templates that add a system
-prompt of their own take 20 to 50 more."""
+INSTRUCTING = ("system", "developer")
+"""Roles of messages that instruct the model."""
 
 IMAGE_TOKENS = 765
 """A 1024 x 1024 image for GPT-4o (85 + 4 x 170). Its true size is not known without fetching or decoding it, and both
@@ -52,10 +48,17 @@ _TEXT_KEYS = ("text", "refusal", "thinking")
 
 
 class Contribution(NamedTuple):
-    """What something puts into the prompt: texts to tokenise, and further tokens as estimated."""
+    """What messages put into the prompt.
+
+    Attributes:
+        texts: what is to be tokenised.
+        tokens: an estimate of images, audio and files.
+        shape: the shape of the conversation, by which the model's chat template adds tokens; without its tools.
+    """
 
     texts: list[str]
     tokens: int
+    shape: Conversation
 
 
 def of_messages(messages: Any) -> Contribution:
@@ -71,7 +74,7 @@ def of_messages(messages: Any) -> Contribution:
     if not messages:
         raise wrong_value("messages", "at least one message")
     texts: list[str] = []
-    tokens = PRIMER_TOKENS
+    tokens = instructions = names = 0
     items = len(messages)
     for place, message in enumerate(messages):
         if not isinstance(message, dict):
@@ -79,13 +82,13 @@ def of_messages(messages: Any) -> Contribution:
         items += _length(message.get("content")) + _length(message.get("tool_calls"))
         if items > MAX_ITEMS:
             raise wrong_value("messages", f"at most {MAX_ITEMS} messages, parts and calls together")
-        tokens += MESSAGE_TOKENS + ROLE_TOKENS
+        instructions += message.get("role") in INSTRUCTING
         tokens += _add_content(message.get("content"), f"messages[{place}].content", texts)
         if isinstance(name := message.get("name"), str):
             texts.append(name)
-            tokens += NAME_TOKENS
+            names += 1
         _add_calls(message, texts)
-    return Contribution(texts, tokens)
+    return Contribution(texts, tokens, Conversation(len(messages), instructions, names))
 
 
 def _length(value: Any) -> int:

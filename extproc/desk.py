@@ -1,11 +1,11 @@
 """What the request path asks of the rest of the program; the composition root provides it."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import TokenCount
+from tidegate.tokens.prompt import Prompt
 
 
 class Desk(Protocol):
@@ -15,8 +15,8 @@ class Desk(Protocol):
         """Return an id that no request ever had, given the ``x-request-id``, empty when there is none."""
         ...
 
-    async def count(self, model: str, texts: Sequence[str]) -> TokenCount:
-        """Count the tokens of all ``texts`` together as ``model`` would. Never raises; bounded in time."""
+    async def count(self, model: str, prompt: Prompt) -> TokenCount:
+        """Count all tokens of ``prompt`` as ``model`` would. Never raises; bounded in time."""
         ...
 
     def decide(self, request: InferenceRequest) -> Decision | Refusal:

@@ -14,9 +14,6 @@ from extproc.errors import ApiError, of_refusal
 from extproc.stream import Action, Event, LocalProtocolError, Stream
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
-from tidegate.tokens.count import CountSource, TokenCount
-
-_NO_TEXT = TokenCount(0, CountSource.EXACT)
 
 
 class Abandoned(Exception):  # noqa: N818  nothing is in error: the client left
@@ -100,13 +97,13 @@ class _Visit:
         except ApiError as error:
             return self._refused(error)
         self._known["model"] = parsed.model
-        counted = await self._desk.count(parsed.model, parsed.texts) if parsed.texts else _NO_TEXT
+        prompt = await self._desk.count(parsed.model, parsed.prompt)
         limit = parsed.max_output_tokens
         self._request = InferenceRequest(
             id=self._desk.new_id(self._request_id),
             api=self._api.name,
             model=parsed.model,
-            prompt=TokenCount(counted.tokens + parsed.known_tokens + parsed.overhead_tokens, counted.source),
+            prompt=prompt,
             max_output_tokens=None if limit is None else limit * parsed.choices,
             stream=parsed.stream,
         )

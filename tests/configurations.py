@@ -43,6 +43,7 @@ EVERY_KEY: dict[str, Any] = {
             "policy": "weighted",
             "destinations": 2,
             "retries": 0,
+            "tokenizer": None,
             "endpoints": [{"address": "[fd00::1]:8000", "weight": 10}],
         },
         {"name": "rest", "engine": "none", "endpoints": [{"address": "10.0.0.3:1"}]},

@@ -1,6 +1,7 @@
 """The configuration: what it may say, and what is said about what it may not."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from tests.configurations import EVERY_KEY, EXAMPLE, changed, faults, parsed
+from tests.tokens.model_files import write
 from tidegate.config import Config, Endpoint, parse
 from tidegate.scheduling import pickers
 
@@ -86,7 +88,7 @@ def test_equal_addresses_are_written_alike() -> None:
             "max_body_bytes, decision_timeout_seconds, absence_seconds, idle_timeout_seconds, lease_seconds",
         ),
         ("scrape.path", "interval_seconds, timeout_seconds, max_bytes"),
-        ("pools.0.polices", "name, engine, models, policy, destinations, retries, endpoints"),
+        ("pools.0.polices", "name, engine, models, policy, destinations, retries, tokenizer, endpoints"),
         ("pools.0.endpoints.0.port", "address, weight"),
     ],
 )
@@ -152,6 +154,17 @@ def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, sibl
         ("pools.0.policy", "best", "pools[0].policy: expected one of least_request, least_tokens"),
         ("pools.0.destinations", 11, "pools[0].destinations: expected at most 10, not 11"),
         ("pools.0.retries", -1, "pools[0].retries: expected at least 0, not -1"),
+        ("pools.0.tokenizer", 1, "pools[0].tokenizer: expected text, not 1"),
+        (
+            "pools.0.tokenizer",
+            "a.json",
+            "pools[0].tokenizer: expected the absolute path of a tokenizer.json, not 'a.json'",
+        ),
+        (
+            "pools.0.tokenizer",
+            "/x.json",
+            "pools[0].tokenizer: expected a tokenizer.json; '/x.json' cannot be used: it ",
+        ),
         ("pools.0.endpoints", [], "pools[0].endpoints: expected at least 1 in the list"),
         ("pools.0.endpoints.0.weight", 0, "pools[0].endpoints[0].weight: expected at least 1, not 0"),
         ("pools.0.endpoints.0.address", "10.0.0.1", "pools[0].endpoints[0].address: expected ip:port, such as"),
@@ -167,6 +180,15 @@ def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, sibl
 def test_a_bad_value_is_one_line_with_its_key_and_what_was_expected(path: str, value: Any, said: str) -> None:
     (line,) = faults(changed(path, value))
     assert said in line
+
+
+def test_a_tokenizer_is_read_when_the_configuration_is(tmp_path: Path) -> None:
+    file = write(tmp_path / "tokenizer.json")
+    assert parsed(changed("pools.0.tokenizer", str(file))).pools[0].tokenizer == str(file)
+    file.write_text("{}")
+    (line,) = faults(changed("pools.0.tokenizer", str(file)))
+    assert line.startswith("pools[0].tokenizer: expected a tokenizer.json; ")
+    assert line.endswith("it is no tokenizer.json that the package tokenizers understands")
 
 
 def test_a_word_that_older_yaml_takes_for_true_is_shown_as_it_was_written() -> None:

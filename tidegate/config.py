@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from tidegate import addresses, strict_yaml
 from tidegate.faults import fault, lines, shown
 from tidegate.scheduling import pickers
+from tidegate.tokens import model_file
 
 MAX_FILE_BYTES = 1_048_576
 
@@ -59,6 +60,16 @@ def _picker(name: str) -> str:
     return name
 
 
+def _tokenizer(path: str) -> str:
+    if not Path(path).is_absolute():
+        raise fault(f"expected the absolute path of a tokenizer.json, not {shown(path)}")
+    try:
+        model_file.load(Path(path))
+    except model_file.ModelFileError as error:
+        raise fault(f"expected a tokenizer.json; {shown(path)} cannot be used: {error}") from None
+    return path
+
+
 def _pickers_schema(schema: dict[str, Any]) -> None:
     schema["enum"] = list(pickers.names())
 
@@ -71,6 +82,7 @@ Seconds = Annotated[float, Field(le=86_400, allow_inf_nan=False)]
 PoolName = Annotated[str, AfterValidator(_pool_name), Field(json_schema_extra={"pattern": _POOL_NAME})]
 Model = Annotated[str, Field(min_length=1, max_length=256)]
 Policy = Annotated[str, AfterValidator(_picker), Field(json_schema_extra=_pickers_schema)]
+TokenizerFile = Annotated[str, AfterValidator(_tokenizer), Field(max_length=4096)]
 Engine = Literal["vllm", "sglang", "tgi", "trtllm", "llamacpp", "none"]
 
 
@@ -200,6 +212,11 @@ class Pool(_Section):
     )
     retries: int = Field(
         2, ge=0, le=10, description="How often Envoy tries again elsewhere while nothing was delivered."
+    )
+    tokenizer: TokenizerFile | None = Field(
+        None,
+        description="Absolute path of the model's own tokenizer.json, which counts prompts exactly; needs "
+        "`tidegate[tokenizers]`. Without it a vocabulary is chosen by the model's name.",
     )
     endpoints: tuple[Endpoint, ...] = Field(min_length=1, description="The engines.")
 

@@ -42,6 +42,7 @@ def _understand(fields: _Fields) -> ParsedBody:
         model=model,
         texts=(*conversation.texts, *schemas),
         overhead_tokens=conversation.tokens,
+        conversation=conversation.shape._replace(schema_characters=sum(map(len, schemas))),
         max_output_tokens=token_limit(max_completion_tokens=fields.max_completion_tokens, max_tokens=fields.max_tokens),
         stream=truth(fields.stream),
         choices=choice_count(n=fields.n),

@@ -1,5 +1,6 @@
 """``tidegate check``: the verdict on a file, and its exit status."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,15 @@ def test_without_a_file_the_usage_is_shown() -> None:
     result = CliRunner().invoke(main, ["check"])
     assert result.exit_code == 2
     assert "Missing argument 'FILE'" in result.stderr
+
+
+def test_a_tokenizer_without_the_package_that_reads_it_is_status_2_and_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tidegate.yaml"
+    file.write_bytes(EXAMPLE + b"    tokenizer: /models/tokenizer.json\n")
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    status, said, faults = check(file)
+    assert (status, said) == (2, "")
+    assert "pools[0].tokenizer: expected a tokenizer.json" in faults
+    assert "install tidegate[tokenizers]" in faults

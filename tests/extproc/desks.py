@@ -1,12 +1,12 @@
 """A desk that remembers what it was asked, and a ledger of what it has handed out."""
 
 import asyncio
-from collections.abc import Sequence
 
 from tidegate.fleet.ledger import Reservation
 from tidegate.scheduling.dispatch import Decision, Refusal, RefusalReason
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import CountSource, TokenCount
+from tidegate.tokens.prompt import Prompt
 
 ADDRESSES = ("10.0.0.1:8000", "10.0.0.2:8000")
 
@@ -19,7 +19,7 @@ class FakeDesk:
         self.live: set[str] = set()
         self.abandoned: list[str] = []
         self.requests: list[InferenceRequest] = []
-        self.counted: list[tuple[str, tuple[str, ...]]] = []
+        self.counted: list[tuple[str, Prompt]] = []
         self.refusals: list[tuple[str, str, str, int, str]] = []
         self.fault: Exception | None = None
 
@@ -27,10 +27,13 @@ class FakeDesk:
         self.ids += 1
         return f"r{self.ids}"
 
-    async def count(self, model: str, texts: Sequence[str]) -> TokenCount:
-        self.counted.append((model, tuple(texts)))
+    async def count(self, model: str, prompt: Prompt) -> TokenCount:
+        """Count a token for each character, and ten for each message."""
+        self.counted.append((model, prompt))
         await asyncio.sleep(0)
-        return TokenCount(sum(len(text) for text in texts), CountSource.SAMPLED)
+        template = 10 * prompt.conversation.messages if prompt.conversation else 0
+        tokens = sum(map(len, prompt.texts)) + template
+        return TokenCount(tokens + prompt.other_tokens, CountSource.SAMPLED, tokens)
 
     def decide(self, request: InferenceRequest) -> Decision | Refusal:
         self.requests.append(request)

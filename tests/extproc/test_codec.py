@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 import json
 
 import pytest
@@ -115,6 +116,16 @@ def test_a_decision_names_the_endpoints_in_order_and_clears_the_route() -> None:
             "stream": True,
         },
     }
+
+
+def test_a_count_that_an_engine_can_be_held_against_is_told_as_it_was_before_correction() -> None:
+    request, decision = _decided()
+    request = dataclasses.replace(request, prompt=TokenCount(55, CountSource.LEARNED, 42))
+
+    reply = ext_proc_pb2.ProcessingResponse.FromString(codec.decision_on_body(request, decision))
+
+    told = MessageToDict(reply.dynamic_metadata)["tidegate"]
+    assert (told["prompt_tokens"], told["count_source"], told["uncorrected_tokens"]) == (55, "learned", 42)
 
 
 def test_a_decision_on_headers_says_the_same_in_the_reply_to_headers() -> None:

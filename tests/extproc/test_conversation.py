@@ -6,23 +6,32 @@ import pytest
 from extproc.body import MAX_ITEMS
 from extproc.conversation import FILE_TOKENS, IMAGE_TOKENS, VIDEO_TOKENS, of_messages, of_schemas
 from extproc.errors import ApiError
+from tidegate.tokens.prompt import Conversation
 
 
 def _one(content: Any, **fields: Any) -> tuple[list[str], int]:
-    """The texts of one message, and its tokens beyond those that every single message has."""
-    texts, tokens = of_messages([{"role": "user", "content": content, **fields}])
-    return texts, tokens - 7
+    """The texts of one message, and its tokens besides."""
+    texts, tokens, _ = of_messages([{"role": "user", "content": content, **fields}])
+    return texts, tokens
 
 
-def test_the_template_costs_what_openai_published() -> None:
-    user, system = {"role": "user", "content": "hi"}, {"role": "system", "content": "be brief"}
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_the_shape_of_a_conversation_is_reported_for_the_chat_template(role: str) -> None:
+    user, instruction = {"role": "user", "content": "hi"}, {"role": role, "content": "be brief"}
 
-    assert of_messages([user]) == (["hi"], 7)
-    assert of_messages([system, user]) == (["be brief", "hi"], 11)
+    assert of_messages([user]) == (["hi"], 0, Conversation(messages=1))
+    assert of_messages([instruction, user]) == (["be brief", "hi"], 0, Conversation(messages=2, instructions=1))
 
 
-def test_a_name_costs_its_text_and_a_token() -> None:
-    assert _one("hi", name="ada") == (["hi", "ada"], 1)
+def test_a_name_is_a_text_and_part_of_the_shape() -> None:
+    user = {"role": "user", "content": "hi", "name": "ada"}
+
+    assert of_messages([user, user]) == (["hi", "ada"] * 2, 0, Conversation(messages=2, names=2))
+
+
+@pytest.mark.parametrize("role", [None, 7, ["system"], {"system": 1}, "System"])
+def test_a_role_that_is_none_instructs_nobody(role: Any) -> None:
+    assert of_messages([{"role": role}]).shape == Conversation(messages=1)
 
 
 @pytest.mark.parametrize("content", [None, "", [], [{}], [{"type": "text"}], [{"type": "text", "text": None}]])
@@ -33,7 +42,7 @@ def test_content_that_is_empty_is_no_error(content: Any) -> None:
 
 
 def test_a_message_without_content_or_role_counts_as_a_message() -> None:
-    assert of_messages([{}]) == ([], 7)
+    assert of_messages([{}]) == ([], 0, Conversation(messages=1))
 
 
 def test_text_parts_of_every_spelling_are_counted() -> None:
@@ -88,7 +97,7 @@ def test_media_behind_a_reference_is_a_flat_estimate() -> None:
     ],
 )
 def test_calls_in_the_history_are_counted(message: dict[str, Any]) -> None:
-    assert of_messages([{"role": "assistant", "content": None, **message}]) == (["f", '{"a": 1}'], 7)
+    assert of_messages([{"role": "assistant", "content": None, **message}]).texts == ["f", '{"a": 1}']
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from protos import ext_proc_pb2
 from tests.extproc.desks import ADDRESSES, FakeDesk
 from tests.extproc.envoy_model import HELLO, POST, Envoy, ask, body_message, feed, header_map, headers_message, join
 from tidegate.tokens.count import CountSource, TokenCount
+from tidegate.tokens.prompt import Prompt
 
 
 def _chat(model: str = "m", **fields: object) -> bytes:
@@ -35,8 +36,9 @@ async def test_a_request_is_routed_by_its_metadata() -> None:
             "pool": "default",
             "model": "m",
             "api": "chat_completions",
-            "prompt_tokens": 12,
+            "prompt_tokens": 15,
             "count_source": "sampled",
+            "uncorrected_tokens": 15,
             "stream": True,
         },
     }
@@ -49,26 +51,26 @@ async def test_a_delivered_decision_is_not_released_here() -> None:
     assert (desk.live, desk.abandoned, desk.refusals) == ({"r1"}, [], [])
 
 
-async def test_the_scheduler_sees_texts_token_ids_and_the_template_together() -> None:
+async def test_texts_and_token_ids_are_counted_together() -> None:
     desk = FakeDesk()
     body = json.dumps({"model": "m", "prompt": ["four", [1, 2, 3]], "max_tokens": 10, "n": 3}).encode()
 
     await ask(desk, {**POST, ":path": "/v1/completions"}, body)
 
-    assert desk.counted == [("m", ("four",))]
+    assert desk.counted == [("m", Prompt(("four",), None, 3))]
     (request,) = desk.requests
     assert (request.id, request.api, request.model, request.stream) == ("r1", "completions", "m", False)
-    assert request.prompt == TokenCount(7, CountSource.SAMPLED)
+    assert request.prompt == TokenCount(7, CountSource.SAMPLED, 4)
     assert request.max_output_tokens == 2 * 3 * 10
 
 
-async def test_token_ids_alone_are_an_exact_count_that_costs_nothing() -> None:
+async def test_token_ids_alone_are_no_text() -> None:
     desk = FakeDesk()
 
     await ask(desk, {**POST, ":path": "/v1/embeddings"}, b'{"model": "m", "input": [1, 2, 3]}')
 
-    assert desk.counted == []
-    assert desk.requests[0].prompt == TokenCount(3, CountSource.EXACT)
+    assert desk.counted == [("m", Prompt((), None, 3))]
+    assert desk.requests[0].prompt.tokens == 3
     assert desk.requests[0].max_output_tokens == 0
 
 
@@ -236,7 +238,7 @@ class _CancellingDesk(FakeDesk):
         super().__init__()
         self.cancelling = cancelling
 
-    async def count(self, model: str, texts: object) -> TokenCount:
+    async def count(self, model: str, prompt: Prompt) -> TokenCount:
         await self.cancelling.point()
         return TokenCount(1, CountSource.EXACT)
 

@@ -15,6 +15,7 @@ from tests.extproc.desks import ADDRESSES, FakeDesk
 from tests.extproc.envoy_model import HELLO, POST, body_message, headers_message
 from tidegate.telemetry.log import LogfmtFormatter
 from tidegate.tokens.count import CountSource, TokenCount
+from tidegate.tokens.prompt import Prompt
 
 MAX_BODY_BYTES = 8_388_608
 
@@ -108,7 +109,7 @@ async def test_a_body_of_the_largest_size_is_taken() -> None:
 
         assert (await _reply(call)).WhichOneof("response") == "request_body"
     assert len(body) == MAX_BODY_BYTES
-    assert desk.requests[0].prompt.tokens == text + 7
+    assert desk.requests[0].prompt.tokens == text + 10  # for the message
 
 
 async def test_a_fault_of_ours_ends_the_stream_with_internal_and_no_word_of_it(
@@ -173,7 +174,7 @@ class HoldingDesk(FakeDesk):
         super().__init__()
         self.holding = asyncio.Event()
 
-    async def count(self, model: str, texts: object) -> TokenCount:
+    async def count(self, model: str, prompt: Prompt) -> TokenCount:
         self.holding.set()
         await asyncio.Event().wait()
         return TokenCount(0, CountSource.EXACT)

@@ -12,6 +12,7 @@ from tests.telemetry.fleets import DEAD, KNOWN, SILENT, pool, spec
 from tidegate.fleet.view import PoolView
 from tidegate.telemetry.metrics import MAX_MODELS, Metrics
 from tidegate.telemetry.record import parse
+from tidegate.tokens.correction import Ratio
 
 FIRST, SECOND = "10.0.0.1:8000", "10.0.0.2:8000"
 
@@ -270,6 +271,18 @@ def test_the_last_reload_says_whether_the_file_is_in_force() -> None:
     page = Page(metrics)
     assert page("config_last_reload_success") == 1
     assert page("config_reloads_total", result="failure") == page("config_reloads_total", result="success") == 1
+
+
+def test_corrections_of_known_pools_and_models_are_shown_and_others_left_out() -> None:
+    corrections = [Ratio("default", "llama", 1.25), Ratio("default", "unseen", 2.0), Ratio("gone", "llama", 3.0)]
+    metrics = Metrics(list, int, corrections)
+    metrics.configure([spec("default", FIRST)])
+    assert Page(metrics)("token_correction_ratio") is None, "no model has answered yet"
+    end(metrics)
+    page = Page(metrics)
+    assert page("token_correction_ratio", pool="default", model="llama") == 1.25
+    assert page.values("token_correction_ratio", "model") == {"llama"}
+    assert page.values("token_correction_ratio", "pool") == {"default"}
 
 
 def test_two_instances_share_nothing() -> None:

@@ -24,6 +24,7 @@ def test_a_good_streamed_answer_is_read_in_full() -> None:
     )
     assert record.stream is True
     assert (record.estimated_prompt_tokens, record.count_source) == (100, "exact")
+    assert record.uncorrected_prompt_tokens is None
     assert (record.status, record.outcome, record.attempts) == (200, Outcome.OK, 1)
     assert (record.served, record.named) == ("10.0.0.1:8000", "10.0.0.1:8000")
     assert record.duration_seconds == pytest.approx(2.5)
@@ -33,6 +34,19 @@ def test_a_good_streamed_answer_is_read_in_full() -> None:
     assert record.ended
     assert record.answered
     assert not record.malformed
+
+
+def test_a_corrected_count_is_read_as_it_is_and_as_it_was() -> None:
+    decision = {**DECISION, "prompt_tokens": 130, "count_source": "learned", "uncorrected_tokens": 100}
+    record = parse(entry(decision=decision))
+    assert (record.estimated_prompt_tokens, record.count_source) == (130, "learned")
+    assert record.uncorrected_prompt_tokens == 100
+
+
+@pytest.mark.parametrize("odd", [-1, "100", True, None, 1e12])
+def test_an_odd_uncorrected_count_is_unknown(odd: object) -> None:
+    record = parse(entry(decision={**DECISION, "uncorrected_tokens": odd}))
+    assert record.uncorrected_prompt_tokens is None
 
 
 def test_an_empty_entry_is_unknown_throughout_and_never_zero() -> None:

@@ -15,7 +15,7 @@ from tidegate.tokens.count import CountSource, TokenCount
 from tidegate.tokens.counter import Shortfall, TokenCounter
 from tidegate.tokens.slicing import LIMIT, utf8_length
 
-EXACT, SAMPLED, BYTES = CountSource
+EXACT, SAMPLED, BYTES = CountSource.EXACT, CountSource.SAMPLED, CountSource.BYTES
 LONG = "word " * 20_000
 
 

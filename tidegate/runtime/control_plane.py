@@ -29,6 +29,7 @@ from tidegate.runtime import ports, services
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.desk import Desk
 from tidegate.runtime.discovery_log import DiscoveryLog
+from tidegate.runtime.prompts import PromptCounter
 from tidegate.runtime.publisher import Publisher
 from tidegate.runtime.reload import ConfigFile
 from tidegate.runtime.services import BindError
@@ -38,6 +39,7 @@ from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.outcome import Outcome
 from tidegate.telemetry.record import RequestRecord
+from tidegate.tokens.correction import Corrections
 from tidegate.tokens.counter import TokenCounter
 from xds.server import DiscoveryServer
 
@@ -72,7 +74,9 @@ class ControlPlane:
         self._correlation = Correlation()
         self._fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
         self._dispatcher = Dispatcher(self._fleet, random.SystemRandom())
-        self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger))
+        corrections = Corrections()
+        self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), corrections)
+        self._prompts = PromptCounter(self._counter, corrections, self._metrics, self._dispatcher.pool_of)
         self._scraper = Scraper(
             config.scrape,
             self._apply,
@@ -110,6 +114,7 @@ class ControlPlane:
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
                 ]
                 await asyncio.to_thread(self._counter.warm)
+                await self._prompts.load(self._config)
                 _spare_the_collector()
                 self._unready.clear()
                 event(logger, "ready", pools=len(self._config.pools), file=str(self._file))
@@ -143,6 +148,7 @@ class ControlPlane:
 
     def _request_ended(self, record: RequestRecord) -> None:
         self._metrics.request_ended(record)
+        self._prompts.learn(record)
         reservation = record.reservation
         if not reservation and record.outcome in DROPPED:
             reservation = self._correlation.find(record.request_id)
@@ -177,6 +183,7 @@ class ControlPlane:
 
     def _decide_by(self, config: Config) -> None:
         self._dispatcher.configure(static.declared(config), static.policies(config))
+        self._prompts.configure(config)
 
     async def _reloaded(self, config: Config) -> None:
         """Take over ``config`` while requests run.
@@ -184,6 +191,7 @@ class ControlPlane:
         A decision names a pool, and a request whose pool Envoy does not know is lost. So a new pool is decided for only
         when Envoy has it, and an old one taken away only when the last decision for it has got there.
         """
+        await self._prompts.load(config)
         before, names = self._config.pools, {pool.name for pool in config.pools}
         if {pool.name for pool in before} != names:
             gone = tuple(pool for pool in before if pool.name not in names)
@@ -225,7 +233,7 @@ class ControlPlane:
 
     async def _listen(self, listening: contextlib.AsyncExitStack) -> None:
         control = self._config.control
-        desk = Desk(self._dispatcher, self._counter, self._metrics, self._correlation, self._apply, time.monotonic)
+        desk = Desk(self._dispatcher, self._prompts, self._metrics, self._correlation, self._apply, time.monotonic)
         intake = access_log.handler(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
         app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status)
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))

@@ -1,15 +1,16 @@
 """The desk at which ext_proc asks: counting, deciding, and taking back what was not delivered."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from extproc.grpc_transport import Outcome
 from tidegate.fleet.events import FleetEvent, RequestEnded
 from tidegate.runtime.correlation import Correlation
+from tidegate.runtime.prompts import PromptCounter
 from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.telemetry.metrics import Metrics
 from tidegate.tokens.count import TokenCount
-from tidegate.tokens.counter import TokenCounter
+from tidegate.tokens.prompt import Prompt
 
 
 class Desk:
@@ -18,15 +19,15 @@ class Desk:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        counter: TokenCounter,
+        prompts: PromptCounter,
         metrics: Metrics,
         correlation: Correlation,
         apply: Callable[[FleetEvent], None],
         clock: Callable[[], float],
     ) -> None:
-        """Decide with ``dispatcher``, count with ``counter``; hand facts to ``apply`` and figures to ``metrics``."""
+        """Decide with ``dispatcher``, count with ``prompts``; hand facts to ``apply`` and figures to ``metrics``."""
         self._dispatcher = dispatcher
-        self._counter = counter
+        self._prompts = prompts
         self._metrics = metrics
         self._apply = apply
         self._clock = clock
@@ -36,12 +37,9 @@ class Desk:
         """Return an id that was never given before, by this process or an earlier one."""
         return self._correlation.new_id(request_id)
 
-    async def count(self, model: str, texts: Sequence[str]) -> TokenCount:
-        """Count the tokens of ``texts`` as ``model`` would."""
-        began = self._clock()
-        count = await self._counter.count(model, texts)
-        self._metrics.tokens_counted(count.source.value, self._clock() - began)
-        return count
+    async def count(self, model: str, prompt: Prompt) -> TokenCount:
+        """Count the tokens of ``prompt`` as ``model`` would."""
+        return await self._prompts.count(model, prompt)
 
     def decide(self, request: InferenceRequest) -> Decision | Refusal:
         """Decide on ``request`` and reserve."""

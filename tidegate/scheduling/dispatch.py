@@ -94,6 +94,10 @@ class Dispatcher:
         self._policies = dict(policies)
         self._pickers = pickers
 
+    def pool_of(self, model: str) -> str | None:
+        """Return the name of the pool that serves ``model``, or ``None``."""
+        return self._routes.pool_of(model)
+
     def decide(self, request: InferenceRequest, now: float) -> Decision | Refusal:
         """Choose endpoints for ``request`` at ``now`` (seconds) and reserve the first of them.
 
@@ -102,7 +106,7 @@ class Dispatcher:
         """
         if request.id in self._fleet.ledger:
             raise ValueError(f"request {request.id} is in flight already")
-        name = self._routes.pool_of(request.model)
+        name = self.pool_of(request.model)
         if name is None:
             return Refusal(RefusalReason.UNKNOWN_MODEL)
         candidates: Sequence[EndpointView] = self._fleet.view(name, now).endpoints

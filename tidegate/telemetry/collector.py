@@ -1,9 +1,9 @@
-"""The fleet as gauges: read when Prometheus asks, so that an endpoint that is gone has no series left.
+"""The fleet, and what was learned, as gauges: read when Prometheus asks, so that what is gone has no series left.
 
 What is unknown has no sample at all: a zero would look like an idle engine.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
@@ -11,6 +11,8 @@ from prometheus_client.registry import Collector
 
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.view import EndpointView, PoolView
+from tidegate.telemetry.labels import OTHER
+from tidegate.tokens.correction import Ratio
 
 
 class _Gauge(NamedTuple):
@@ -61,3 +63,26 @@ class FleetCollector(Collector):
             "Requests that hold a place on an endpoint, removed endpoints included.",
             value=self._reservations(),
         )
+
+
+class CorrectionCollector(Collector):
+    """What prompts' token counts are multiplied by, labelled ``pool`` and ``model``."""
+
+    def __init__(self, corrections: Iterable[Ratio], pool: Callable[[str], str], model: Callable[[str], str]) -> None:
+        """Read ``corrections``; ``pool`` and ``model`` make the labels. What is filed under ``other`` is left out."""
+        self._corrections = corrections
+        self._pool = pool
+        self._model = model
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the one family."""
+        ratios = {(self._pool(pool), self._model(model)): value for pool, model, value in self._corrections}
+        family = GaugeMetricFamily(
+            "tidegate_token_correction_ratio",
+            "Prompt tokens as engines report them over those that we count; what counts are multiplied by.",
+            labels=("pool", "model"),
+        )
+        for labels, value in ratios.items():
+            if OTHER not in labels:
+                family.add_metric(labels, value)
+        yield family

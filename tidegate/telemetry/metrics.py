@@ -3,7 +3,7 @@
 Every label is bounded (``labels``). Latencies are those of good answers: a fast error must not look like a fast engine.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
@@ -18,10 +18,11 @@ from tidegate.telemetry.buckets import (
     TPOT_BUCKETS,
     TTFT_BUCKETS,
 )
-from tidegate.telemetry.collector import FleetCollector
+from tidegate.telemetry.collector import CorrectionCollector, FleetCollector
 from tidegate.telemetry.labels import Configured, Folded
 from tidegate.telemetry.outcome import Outcome
 from tidegate.telemetry.record import RequestRecord
+from tidegate.tokens.correction import Ratio
 
 MAX_MODELS = 100
 """Model names with series of their own, besides those written out in the configuration."""
@@ -45,12 +46,21 @@ class _WithoutCreated(Collector):
 class Metrics:
     """All families of this process, in a registry of their own."""
 
-    def __init__(self, views: Callable[[], Sequence[PoolView]], reservations: Callable[[], int]) -> None:
-        """``views`` and ``reservations`` are asked at each scrape (see ``FleetCollector``)."""
+    def __init__(
+        self,
+        views: Callable[[], Sequence[PoolView]],
+        reservations: Callable[[], int],
+        corrections: Iterable[Ratio] = (),
+    ) -> None:
+        """All are asked at each scrape (see ``FleetCollector`` and ``CorrectionCollector``)."""
         self.registry = CollectorRegistry()
         self.registry.register(FleetCollector(views, reservations))
         ProcessCollector(namespace="tidegate", registry=self.registry)
         self._pool, self._endpoint, self._model = Configured(), Configured(), Folded(MAX_MODELS)
+        # A model that has no series of its own gets none here either: one for all the others would mean nothing.
+        self.registry.register(
+            CorrectionCollector(corrections, self._pool, lambda model: self._model(model, admit=False))
+        )
         self._api, self._code, self._policy = Folded(_MAX_OTHERS), Folded(_MAX_OTHERS), Folded(_MAX_OTHERS)
         self._reason, self._source, self._type = Folded(_MAX_OTHERS), Folded(_MAX_OTHERS), Folded(_MAX_OTHERS)
         self._ending = Folded(_MAX_OTHERS)

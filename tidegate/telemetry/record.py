@@ -19,7 +19,8 @@ from tidegate import addresses
 from tidegate.telemetry.outcome import Outcome, classify
 
 DECISION_NAMESPACE = "tidegate"
-"""Dynamic metadata that the decision left: reservation, pool, model, api, prompt_tokens, count_source, stream."""
+"""Dynamic metadata that the decision left: reservation, pool, model, api, prompt_tokens, count_source, stream, and
+uncorrected_tokens where the engine's count teaches something."""
 DESTINATION_NAMESPACE, DESTINATION_KEY = "envoy.lb", "x-gateway-destination-endpoint"
 """Dynamic metadata that names the endpoints: a list of ``ip:port``, the pick first."""
 TTFT_TAG, UPSTREAM_TTFT_TAG = "ttft_us", "upstream_ttft_us"
@@ -54,6 +55,7 @@ class RequestRecord:
         stream: whether a streamed answer was asked for.
         estimated_prompt_tokens: prompt tokens as counted before the decision.
         count_source: how that count came about.
+        uncorrected_prompt_tokens: what it was before a learned correction, where it was fit to be compared with usage.
         status: HTTP status sent to the client; 0 when the client left before there was one.
         outcome: how it ended.
         served: ``ip:port`` of the endpoint that answered, or the last one tried; IPv6 in brackets.
@@ -76,6 +78,7 @@ class RequestRecord:
     stream: bool | None
     estimated_prompt_tokens: int | None
     count_source: str
+    uncorrected_prompt_tokens: int | None
     status: int
     outcome: Outcome
     served: str | None
@@ -122,6 +125,7 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
         stream=_flag(facts, "stream"),
         estimated_prompt_tokens=_number(facts, "prompt_tokens"),
         count_source=_text(facts, "count_source"),
+        uncorrected_prompt_tokens=_number(facts, "uncorrected_tokens"),
         status=status,
         outcome=classify(
             status, common.response_flags, attempts=attempts, refused=decision is not None and not reservation

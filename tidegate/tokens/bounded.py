@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from tidegate.tokens.cache import CountCache
 from tidegate.tokens.count import CountSource, TokenCount
 from tidegate.tokens.estimate import by_sample
-from tidegate.tokens.slicing import slices
+from tidegate.tokens.slicing import LIMIT, slices
 
 LARGE: Final = 1_048_576
 """Work (see ``work``) beyond which encoding everything is not tried: it would miss any deadline of a request."""
@@ -18,10 +18,18 @@ _REMEMBERED: Final = 32
 
 
 class Tokenizer(NamedTuple):
-    """An encoding's name and the function that counts a text's tokens under it; it may raise anything."""
+    """What counts tokens, and how fast.
+
+    Attributes:
+        name: its name in the cache's keys, at most 16 characters of ASCII.
+        count: counts a text's tokens; may raise anything.
+        slowness: how many times as long as tiktoken it takes. It is given so much less to do at a time, and samples
+            are so much smaller, which keeps all bounds in time.
+    """
 
     name: str
     count: Callable[[str], int]
+    slowness: int = 1
 
 
 class Uncounted(NamedTuple):
@@ -67,7 +75,7 @@ def encode(
     tokens = 0
     for number, (text, key) in enumerate(texts):
         of_text = done = 0
-        for piece in slices(text):
+        for piece in slices(text, LIMIT // tokenizer.slowness):
             if expired():
                 return tokens + of_text, [text[done:], *(other.text for other in texts[number + 1 :])]
             of_text += tokenizer.count(piece)
@@ -91,8 +99,9 @@ def count_in_time(
     recalled, others = recall(texts, tokenizer, cache, expired)
     rest = [text for text, _ in others]
     encoded = 0
-    if work(rest) <= LARGE:
+    if work(rest) <= LARGE // tokenizer.slowness:
         encoded, rest = encode(others, tokenizer, cache, expired)
     if not rest:
         return TokenCount(recalled + encoded, CountSource.EXACT)
-    return TokenCount(recalled + encoded + by_sample(rest, tokenizer.count, rng), CountSource.SAMPLED)
+    sampled = by_sample(rest, tokenizer.count, rng, tokenizer.slowness)
+    return TokenCount(recalled + encoded + sampled, CountSource.SAMPLED)

@@ -6,7 +6,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -41,7 +41,7 @@ class CountStats:
     """What a counter has done since it was made."""
 
     def __init__(self) -> None:
-        self.counts = dict.fromkeys(CountSource, 0)
+        self.counts = dict.fromkeys((CountSource.EXACT, CountSource.SAMPLED, CountSource.BYTES), 0)
         """Answers, by how they came about."""
         self.shortfalls = dict.fromkeys(Shortfall, 0)
         """Those of them that rest on the number of bytes alone, by the reason."""
@@ -101,6 +101,7 @@ class TokenCounter:
         self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="tokens")
         self._places = threading.BoundedSemaphore(self._threads + waiting)
         self._tokenizers: dict[str, Tokenizer] = {}
+        self._own: dict[str, Tokenizer] = {}
 
     def warm(self) -> None:
         """Load the vocabularies, and let every thread encode once, because its first time is slow. About a second.
@@ -121,26 +122,35 @@ class TokenCounter:
             future.result()
         self._tokenizers = tokenizers
 
+    def use(self, tokenizers: Mapping[str, Tokenizer]) -> None:
+        """Know ``tokenizers`` from now on, by the names that ``count`` is asked with, and no others besides."""
+        self._own = dict(tokenizers)
+
     def close(self) -> None:
         """End the threads; who still waits for one gets an estimate. Takes as long as the counts under way."""
         self._executor.shutdown(cancel_futures=True)
 
-    async def count(self, model: str, texts: Sequence[str]) -> TokenCount:
+    async def count(self, model: str, texts: Sequence[str], own: str | None = None) -> TokenCount:
         """Return the tokens of ``texts`` together, as ``model`` would count them; raises nothing but a cancellation.
 
         Texts that are recalled, or take 8 KB in all, are counted at once. Up to 1 MB a thread encodes them until the
-        deadline. What is left, or larger, is sampled. Where the tokenizer fails or no thread is free in time, the
-        number of bytes has to do.
+        deadline. What is left, or larger, is sampled. (All of it less for a slow tokenizer.) Where the tokenizer fails
+        or no thread is free in time, the number of bytes has to do.
+
+        Args:
+            model: the model's name, by which a vocabulary is chosen.
+            texts: what to count.
+            own: the tokenizer that goes before, if it is among those in ``use``.
         """
-        count = await self._count(families.encoding_for(model), texts)
+        tokenizer = self._own.get(own) if own else None
+        count = await self._count(tokenizer or self._tokenizers.get(families.encoding_for(model)), texts)
         if isinstance(count, Shortfall):
             self.stats.shortfalls[count] += 1
             count = TokenCount(by_bytes(texts), CountSource.BYTES)
         self.stats.counts[count.source] += 1
         return count
 
-    async def _count(self, encoding: str, texts: Sequence[str]) -> TokenCount | Shortfall:
-        tokenizer = self._tokenizers.get(encoding)
+    async def _count(self, tokenizer: Tokenizer | None, texts: Sequence[str]) -> TokenCount | Shortfall:
         if tokenizer is None:
             return Shortfall.COLD
         until = self._clock() + self._deadline
@@ -148,7 +158,8 @@ class TokenCounter:
         if work(texts) <= _LOOKED_UP:
             recalled, others = recall(texts, tokenizer, self._cache)
             texts = [text for text, _ in others]
-            if work(texts) <= _INLINE and sum(map(utf8_length, texts)) <= _INLINE:
+            at_once = _INLINE // tokenizer.slowness
+            if work(texts) <= at_once and sum(map(utf8_length, texts)) <= at_once:
                 return _contained(
                     lambda: TokenCount(recalled + encode(others, tokenizer, self._cache)[0], CountSource.EXACT)
                 )

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from tidegate.tokens.slicing import slices, utf8_length
+from tidegate.tokens.slicing import LIMIT, slices, utf8_length
 
 WINDOWS: Final = 512
 WINDOW: Final = 256
@@ -41,7 +41,7 @@ def _about_bytes(text: str) -> float:
     return len(text) * sum(map(utf8_length, seen)) / sum(map(len, seen))
 
 
-def by_sample(texts: Sequence[str], count: Callable[[str], int], rng: random.Random) -> int:
+def by_sample(texts: Sequence[str], count: Callable[[str], int], rng: random.Random, slowness: int = 1) -> int:
     """Return about how many tokens ``texts`` have, at most their number of bytes.
 
     The texts, end to end, are divided into equal parts, and each part is judged by a window at a random place in it.
@@ -51,19 +51,20 @@ def by_sample(texts: Sequence[str], count: Callable[[str], int], rng: random.Ran
         count: the exact number of tokens of a piece. It is called about ten times rather than once for each window,
             because each call gives up the interpreter and has to wait for it again.
         rng: draws the places; one that clients cannot predict keeps them from writing for the windows.
+        slowness: by how much the sample, and what is counted at a time, are to be smaller.
     """
     ends = list(itertools.accumulate(map(len, texts)))
     total = ends[-1] if ends else 0
     if total == 0:
         return 0
-    windows = max(1, min(WINDOWS, total // (WINDOW * _SPARSITY)))
+    windows = max(1, min(WINDOWS // slowness, total // (WINDOW * _SPARSITY)))
     pieces: list[str] = []
     for number in range(windows):
         begin, end = total * number // windows, total * (number + 1) // windows
         at = begin + int(rng.random() * max(1, end - begin - WINDOW + 1))
         pieces.extend(_window(texts, ends, at))
     together = _SEPARATOR.join(pieces)
-    tokens = sum(map(count, slices(together))) - (len(pieces) - 1) - _CUT * windows
+    tokens = sum(map(count, slices(together, LIMIT // slowness))) - (len(pieces) - 1) - _CUT * windows
     estimate = round(max(0.0, tokens) * total / sum(map(len, pieces)))
     # A token has a byte at least, and so has a character: bytes need counting only where tokens outnumber characters.
     return estimate if estimate <= total else min(estimate, sum(map(_length_in_parts, texts)))

@@ -6,8 +6,10 @@ from hypothesis import example, given
 
 from extproc.apis.chat_completions import parse
 from extproc.body import ParsedBody
+from extproc.conversation import IMAGE_TOKENS
 from extproc.errors import ApiError
 from tests.extproc.json_bodies import is_sound, requests
+from tidegate.tokens.prompt import Conversation, Prompt
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -17,7 +19,8 @@ def _parse(**fields: Any) -> ParsedBody:
 
 
 def test_a_conversation_is_understood() -> None:
-    assert _parse() == ParsedBody("m", ("hi",), 0, 7, None, stream=False, choices=1)
+    assert _parse() == ParsedBody("m", ("hi",), 0, 0, None, stream=False, choices=1, conversation=Conversation(1))
+    assert _parse().prompt == Prompt(("hi",), Conversation(1), 0)
 
 
 def test_a_request_with_everything_is_understood() -> None:
@@ -27,7 +30,14 @@ def test_a_request_with_everything_is_understood() -> None:
         tools=tools, stream=True, n=3, max_completion_tokens=50, max_tokens=99, temperature=0.5, logit_bias={}, user="u"
     )
 
-    assert parsed == ParsedBody("m", ("hi", json.dumps(tools)), 0, 7, 50, stream=True, choices=3)
+    shape = Conversation(1, schema_characters=len(json.dumps(tools)))
+    assert parsed == ParsedBody("m", ("hi", json.dumps(tools)), 0, 0, 50, stream=True, choices=3, conversation=shape)
+
+
+def test_images_are_counted_beside_the_texts() -> None:
+    parsed = _parse(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}])
+
+    assert parsed.prompt == Prompt((), Conversation(1), IMAGE_TOKENS)
 
 
 def test_functions_of_the_old_kind_count_as_tools_do() -> None:

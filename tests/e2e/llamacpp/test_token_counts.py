@@ -1,0 +1,53 @@
+"""Estimates of prompts, held against the usage of llama.cpp, which has a vocabulary and a template of its own."""
+
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from tests.e2e.llamacpp.engine import MODEL, Engine
+from tests.e2e.llamacpp.gguf_model import MERGES, vocabulary
+from tests.e2e.stack import Stack, configuration, fetch, until, up
+
+TEXT = "The quick brown fox and the others jump over thirteen lazy dogs in the end. "
+
+
+def _tokenizer(path: Path) -> Path:
+    """Write the tokenizer of the test's model as its publisher would have."""
+    tokens, _ = vocabulary()
+    merges = [(first, second) for first, second in (merge.split(" ") for merge in MERGES)]
+    model = models.BPE(vocab={token: number for number, token in enumerate(tokens)}, merges=merges)
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.save(str(path))
+    return path
+
+
+def _error(stack: Stack, repeats: int) -> float:
+    """Ask once; return how far the estimate was from the engine's count, as a share of that."""
+
+    def read() -> tuple[float, float]:
+        return stack.total("tidegate_prompt_tokens_estimated_total"), stack.total("tidegate_prompt_tokens_total")
+
+    before = read()
+    body = {"model": MODEL, "messages": [{"role": "user", "content": TEXT * repeats}], "max_tokens": 1}
+    status, answer, _ = fetch(f"{stack.clients}/chat/completions", body)
+    assert status == 200, answer
+    until(lambda: read()[1] > before[1], 10, "the request is counted")
+    after = read()
+    assert after[1] - before[1] == answer["usage"]["prompt_tokens"]
+    return abs((after[0] - before[0]) / (after[1] - before[1]) - 1)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["by name", "by its own tokenizer"])
+def test_estimates_come_near_what_llama_cpp_counts(tmp_path: Path, llamacpp: Engine, own: bool) -> None:
+    config = configuration([int(llamacpp.address.rpartition(":")[2])], engine="llamacpp")
+    if own:
+        config["pools"][0]["tokenizer"] = str(_tokenizer(tmp_path / "tokenizer.json"))
+    with up(tmp_path, config) as stack:
+        errors = [_error(stack, 20 + number % 10) for number in range(1 if own else 20)]
+    if own:
+        assert errors[0] < 0.03, "at once, but for the template, which is another than the one expected"
+    else:
+        assert errors[0] > 0.6
+        assert errors[-1] < errors[0] / 2, errors
