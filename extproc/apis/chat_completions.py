@@ -38,11 +38,14 @@ def _understand(fields: _Fields) -> ParsedBody:
     model = model_name(fields.model)
     conversation = of_messages(fields.messages)
     schemas = of_schemas(tools=fields.tools, functions=fields.functions)
+    shape = conversation.shape
+    if schemas:
+        shape = shape._replace(schema_characters=sum(map(len, schemas)))
     return ParsedBody(
         model=model,
         texts=(*conversation.texts, *schemas),
         overhead_tokens=conversation.tokens,
-        conversation=conversation.shape._replace(schema_characters=sum(map(len, schemas))),
+        conversation=shape,
         max_output_tokens=token_limit(max_completion_tokens=fields.max_completion_tokens, max_tokens=fields.max_tokens),
         stream=truth(fields.stream),
         choices=choice_count(n=fields.n),

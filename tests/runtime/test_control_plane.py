@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.telemetry.entries import entry
+from tests.telemetry.entries import DECISION, entry, usage
+from tests.tokens.model_files import write
 from tidegate.config import parse
 from tidegate.runtime import control_plane
 from tidegate.runtime.control_plane import ControlPlane
@@ -15,6 +16,7 @@ from tidegate.scheduling.request import InferenceRequest
 from tidegate.telemetry.record import RequestRecord
 from tidegate.telemetry.record import parse as read
 from tidegate.tokens.count import CountSource, TokenCount
+from tidegate.tokens.prompt import Prompt
 
 TEXT = b'pools: [{name: one, engine: none, endpoints: [{address: "127.0.0.1:1"}]}]\n'
 
@@ -75,3 +77,25 @@ def test_a_decision_that_envoy_dropped_is_released_by_the_requests_id(
 def test_a_refused_request_with_the_id_of_a_live_one_leaves_that_alone(deciding: ControlPlane, status: int) -> None:
     deciding._request_ended(ended("same", status))
     assert len(deciding._fleet.ledger) == 1
+
+
+async def test_a_reload_brings_a_tokenizer_and_the_next_one_takes_it_away(tmp_path: Path) -> None:
+    tested = plane(tmp_path)
+    tested._take_over(tested._config)
+    file = write(tmp_path / "tokenizer.json")
+    with_tokenizer = parse(TEXT.replace(b"engine: none", f"engine: none, tokenizer: {file}".encode()), "tidegate.yaml")
+
+    await tested._reloaded(with_tokenizer)
+    assert (await tested._prompts.count("any", Prompt(("hello",)))) == TokenCount(1, CountSource.EXACT, 1)
+
+    await tested._reloaded(parse(TEXT, "tidegate.yaml"))
+    assert (await tested._prompts.count("any", Prompt(("hello",)))).source is CountSource.BYTES, (
+        "nothing else is loaded"
+    )
+
+
+def test_an_answers_usage_corrects_the_next_count(deciding: ControlPlane) -> None:
+    decision = {**DECISION, "pool": "one", "model": "any", "uncorrected_tokens": 2_000}
+    deciding._request_ended(read(entry(decision=decision, tokens=usage(prompt=2_600))))
+    assert deciding._corrections.ratio("one", "any") == pytest.approx(1.2, abs=0.1)
+    assert b'tidegate_token_correction_ratio{model="any",pool="one"}' in deciding._metrics.render()

@@ -74,9 +74,9 @@ class ControlPlane:
         self._correlation = Correlation()
         self._fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
         self._dispatcher = Dispatcher(self._fleet, random.SystemRandom())
-        corrections = Corrections()
-        self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), corrections)
-        self._prompts = PromptCounter(self._counter, corrections, self._metrics, self._dispatcher.pool_of)
+        self._corrections = Corrections()
+        self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
+        self._prompts = PromptCounter(self._counter, self._corrections, self._metrics, self._dispatcher.pool_of)
         self._scraper = Scraper(
             config.scrape,
             self._apply,

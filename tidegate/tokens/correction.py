@@ -72,11 +72,14 @@ class Corrections:
         """
         if counted < SMALLEST or not counted / PLAUSIBLE <= reported <= counted * PLAUSIBLE:
             return False
-        average = self._averages.setdefault((pool, model), _Average())
-        self._averages.move_to_end((pool, model))
+        key = (pool, model)
+        average = self._averages.get(key)
+        if average is None:
+            average = self._averages[key] = _Average()
+            if len(self._averages) > self._models:
+                self._averages.popitem(last=False)
+        self._averages.move_to_end(key)
         average.take(math.log(reported / counted), min(1.0, counted / FULL))
-        if len(self._averages) > self._models:
-            self._averages.popitem(last=False)
         return True
 
     def ratio(self, pool: str, model: str) -> float | None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +31,8 @@ def load(path: Path) -> Tokenizer:
     Raises:
         ModelFileError: see there.
     """
+    # One text at a time leaves nothing to do in parallel, and it warns of forks once it has had threads of its own.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         library = importlib.import_module("tokenizers")
     except ImportError as error:

@@ -1,5 +1,6 @@
 """What chat templates add to a conversation, by the family of the model."""
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -73,6 +74,7 @@ _CHARACTERS_PER_TOKEN: Final = 3.5
 """Of the schemas' JSON (measured: 3.3 indented, 3.6 minified)."""
 
 
+@functools.lru_cache(1_024)
 def template_for(model: str) -> Template:
     """Return the chat template of ``model``, any string; paths and other cases do not matter."""
     name = model[:256].lower()
