@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import gzip
 from pathlib import Path
 
 import pytest
 
+from extproc.apis import completions
+from extproc.errors import ApiError
 from tests.telemetry.entries import entry
 from tidegate.config import parse
 from tidegate.runtime import control_plane
@@ -19,10 +22,10 @@ from tidegate.tokens.count import CountSource, TokenCount
 TEXT = b'pools: [{name: one, engine: none, endpoints: [{address: "127.0.0.1:1"}]}]\n'
 
 
-def plane(folder: Path) -> ControlPlane:
+def plane(folder: Path, more: bytes = b"") -> ControlPlane:
     file = folder / "tidegate.yaml"
-    file.write_bytes(TEXT)
-    return ControlPlane(parse(TEXT, str(file)), file)
+    file.write_bytes(TEXT + more)
+    return ControlPlane(parse(TEXT + more, str(file)), file)
 
 
 def request(number: str) -> InferenceRequest:
@@ -75,3 +78,15 @@ def test_a_decision_that_envoy_dropped_is_released_by_the_requests_id(
 def test_a_refused_request_with_the_id_of_a_live_one_leaves_that_alone(deciding: ControlPlane, status: int) -> None:
     deciding._request_ended(ended("same", status))
     assert len(deciding._fleet.ledger) == 1
+
+
+async def test_bodies_are_read_as_the_limits_say(tmp_path: Path) -> None:
+    limits = b"limits: {max_body_bytes: 1500, compressed_bodies: refuse}\n"
+    refusing = plane(tmp_path, limits)._intake
+    with pytest.raises(ApiError, match="not supported"):
+        refusing.coding({"content-encoding": "gzip"})
+
+    decoding = plane(tmp_path, limits.replace(b"refuse", b"decode"))._intake
+    with pytest.raises(ApiError, match="1500 bytes"):
+        await decoding.read(completions.parse, gzip.compress(b" " * 1501), "gzip")
+    decoding.close()
