@@ -2,7 +2,7 @@ r"""From a request's body to what a decision needs of it.
 
 Most engines read bodies with Python's own JSON parser, which takes more than JSON is. So there are two ways in:
 
-1. msgspec into a structure with the needed fields alone: the way of nearly all bodies.
+1. msgspec into a structure with the needed fields alone (``fields``): the way of nearly all bodies.
 2. Where msgspec says no: Python's parser, for bodies up to ``LENIENT_BYTES``. It takes what msgspec does not and
    engines do: NaN and infinities, unpaired surrogates (``"\ud83d"``, from clients that cut a string in the middle of
    an emoji), a byte order mark, UTF-16 and UTF-32.
@@ -12,18 +12,22 @@ What neither can read is refused; nobody could say where it should go.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
+from extproc import density, fields
 from extproc.errors import ApiError, missing, wrong_type, wrong_value
+from extproc.fields import Fields
 from tidegate.tokens.prompt import Conversation, Prompt
 
 LENIENT_BYTES = 4_194_304
-"""Largest body in bytes for the second way, which holds the event loop for 5 ms at this size, and for 0.3 s where the
-body is nothing but structure (measured)."""
+"""Largest body in bytes for the second way. It takes 5 ms for a text of this size, and 50 ms for as many values as
+``density`` allows (measured). In UTF-16 and UTF-32, of which ``density`` understands nothing, a body may have
+``density.UNCHECKED_BYTES``."""
 
 MAX_ITEMS = 100_000
 """The most messages, parts and calls together, or prompts, of one request. They are looked at one by one, on the event
@@ -39,8 +43,6 @@ MAX_CHOICES = 1024
 """Where the number of choices is clamped: more than any engine serves at once."""
 
 _DIGITS = re.compile("[0-9]{1,20}", re.ASCII)
-
-Fields = TypeVar("Fields", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,49 +76,61 @@ class ParsedBody:
         return Prompt(self.texts, self.conversation, self.known_tokens + self.overhead_tokens)
 
 
-def read(
-    body: bytes, shape: type[Fields], decoder: msgspec.json.Decoder[Fields], understand: Callable[[Fields], ParsedBody]
-) -> ParsedBody:
+def read(body: bytes, shape: type[Fields], understand: Callable[[Fields], ParsedBody]) -> ParsedBody:
     """Read ``body`` and have ``understand`` judge its fields.
 
     The fields are declared as ``Any``, or as ``Raw`` where only their JSON text counts; ``understand`` checks their
-    types.
+    types. Those declared as ``Any`` may be given once.
 
     Raises:
-        ApiError: it cannot be read, or ``understand`` refuses it.
+        ApiError: it cannot be read, holds too much, or ``understand`` refuses it.
     """
     if not body:
         raise ApiError(400, "The request has no body; a JSON object is expected.", code="empty_body")
+    density.check(body)
     try:
         try:
-            fields = decoder.decode(body)
+            given = fields.decode(body, shape)
         except msgspec.DecodeError:
             return _mended(understand(_read_leniently(body, shape)))
-        return understand(fields)
+        return understand(given)
     except RecursionError:
         raise ApiError(400, "The request's body is nested too deeply.", code="invalid_json") from None
 
 
 def _read_leniently(body: bytes, shape: type[Fields]) -> Fields:
     malformed = ApiError(400, "The request's body is not valid JSON.", code="invalid_json")
-    if len(body) > LENIENT_BYTES:
+    if len(body) > (LENIENT_BYTES if json.detect_encoding(body).startswith("utf-8") else density.UNCHECKED_BYTES):
         raise malformed
+    members: list[tuple[str, Any]] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal members
+        members = pairs  # of the object that ends last, which is the whole
+        return dict(pairs)
+
     try:
         # ValueError covers malformed JSON, bytes that are no text, and integers of thousands of digits.
-        value = json.loads(body)
+        value = json.loads(body, object_pairs_hook=note)
         if not isinstance(value, dict):
             raise ApiError(400, "The request's body must be a JSON object.", code="invalid_type")
-        return shape(
-            **{
-                field.name: msgspec.Raw(json.dumps(value[field.name]))
-                if field.type is msgspec.Raw
-                else value[field.name]
-                for field in msgspec.structs.fields(shape)
-                if field.name in value
-            }
-        )
+        return _shaped(value, [name for name, _ in members], shape)
     except ValueError:
         raise malformed from None
+
+
+def _shaped(value: dict[str, Any], names: list[str], shape: type[Fields]) -> Fields:
+    """Return the fields of ``shape`` in ``value``, whose members had these ``names``."""
+    needed = {field.encode_name: field for field in msgspec.structs.fields(shape) if field.encode_name in value}
+    for name, number in Counter(names).items():
+        if number > 1 and name in needed and needed[name].type is not msgspec.Raw:
+            raise fields.twice(name)
+    return shape(
+        **{
+            field.name: msgspec.Raw(json.dumps(value[name])) if field.type is msgspec.Raw else value[name]
+            for name, field in needed.items()
+        }
+    )
 
 
 def _mended(parsed: ParsedBody) -> ParsedBody:

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from extproc.intake import Intake
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import TokenCount
@@ -10,6 +11,11 @@ from tidegate.tokens.prompt import Prompt
 
 class Desk(Protocol):
     """Where a request is counted and decided."""
+
+    @property
+    def intake(self) -> Intake:
+        """What reads the bodies."""
+        ...
 
     def new_id(self, request_id: str) -> str:
         """Return an id that no request ever had, given the ``x-request-id``, empty when there is none."""

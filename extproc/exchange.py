@@ -68,11 +68,12 @@ async def exchange(
 class _Visit:
     """What has become known of one request, and what is held for it."""
 
-    __slots__ = ("_api", "_decision", "_desk", "_error", "_held", "_known", "_request", "_request_id")
+    __slots__ = ("_api", "_coding", "_decision", "_desk", "_error", "_held", "_known", "_request", "_request_id")
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._api: Api | None = None
+        self._coding: str | None = None
         self._known: dict[str, str] = {}
         self._request: InferenceRequest | None = None
         self._decision: Decision | None = None
@@ -84,6 +85,7 @@ class _Visit:
         self._request_id = stream.headers.get("x-request-id", "")
         try:
             self._api = match(stream.headers)
+            self._coding = self._desk.intake.coding(stream.headers)
         except ApiError as error:
             return self._refused(error)
         self._known["api"] = self._api.name
@@ -93,7 +95,7 @@ class _Visit:
         if self._api is None:
             raise LocalProtocolError("a decision before there was an API")
         try:
-            parsed = self._api.parse(body)
+            parsed = await self._desk.intake.read(self._api.parse, body, self._coding)
         except ApiError as error:
             return self._refused(error)
         self._known["model"] = parsed.model

@@ -29,6 +29,7 @@ EVERY_KEY: dict[str, Any] = {
     "envoy": {"admin_address": "127.0.0.2", "admin_port": 3, "concurrency": 8},
     "limits": {
         "max_body_bytes": 1_000_000,
+        "compressed_bodies": "refuse",
         "decision_timeout_seconds": 2,
         "absence_seconds": 1.5,
         "idle_timeout_seconds": 60.5,

@@ -85,7 +85,10 @@ def test_equal_addresses_are_written_alike() -> None:
         ("envoy.binary", "admin_address, admin_port, concurrency"),
         (
             "limits.max",
-            "max_body_bytes, decision_timeout_seconds, absence_seconds, idle_timeout_seconds, lease_seconds",
+            (
+                "max_body_bytes, compressed_bodies, decision_timeout_seconds, absence_seconds, idle_timeout_seconds, "
+                "lease_seconds"
+            ),
         ),
         ("scrape.path", "interval_seconds, timeout_seconds, max_bytes"),
         ("pools.0.polices", "name, engine, models, policy, destinations, retries, tokenizer, endpoints"),

@@ -139,7 +139,12 @@ class Limits(_Section):
         33_554_432,
         ge=1024,
         le=MAX_BODY_BYTES,
-        description="Largest request body in bytes; a larger one is answered with 413.",
+        description="Largest request body in bytes, decoded where it is compressed; a larger one is answered with 413.",
+    )
+    compressed_bodies: Literal["decode", "refuse"] = Field(
+        "decode",
+        description="Whether bodies in gzip, br or zstd are decoded to be read (the engine gets them as they came, and "
+        "must understand them), or answered with 415.",
     )
     decision_timeout_seconds: Seconds = Field(
         10.0, ge=0.001, description="How long Envoy waits for a decision before it answers 504."

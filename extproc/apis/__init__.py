@@ -44,7 +44,7 @@ def match(headers: Mapping[str, str]) -> Api:
     """Return the API that a request with these headers is for.
 
     Raises:
-        ApiError: 404, there is no such path; 405, not by this method; 415, the body is compressed.
+        ApiError: 404, there is no such path; 405, not by this method.
     """
     api = APIS.get(headers.get(":path", "").partition("?")[0])
     if api is None:
@@ -57,13 +57,5 @@ def match(headers: Mapping[str, str]) -> Api:
             reason="method_not_allowed",
             code="method_not_allowed",
             headers={"allow": api.method},
-        )
-    if headers.get("content-encoding", "").strip().lower() not in {"", "identity"}:
-        raise ApiError(
-            415,
-            "Compressed requests are not supported; send the body without a content-encoding.",
-            reason="unsupported_encoding",
-            code="unsupported_content_encoding",
-            headers={"accept-encoding": "identity"},
         )
     return api

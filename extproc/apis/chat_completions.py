@@ -22,16 +22,13 @@ class _Fields(msgspec.Struct):
     stream: Any = None
 
 
-_DECODER = msgspec.json.Decoder(_Fields)
-
-
 def parse(body: bytes) -> ParsedBody:
     """Understand the body of a chat request.
 
     Raises:
         ApiError: nobody could serve it.
     """
-    return read(body, _Fields, _DECODER, _understand)
+    return read(body, _Fields, _understand)
 
 
 def _understand(fields: _Fields) -> ParsedBody:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from extproc.intake import Intake
 from tidegate.fleet.ledger import Reservation
 from tidegate.scheduling.dispatch import Decision, Refusal, RefusalReason
 from tidegate.scheduling.request import InferenceRequest
@@ -15,6 +16,7 @@ class FakeDesk:
     """Serves every model in the pool ``default``, but for ``missing`` (no pool) and ``empty`` (no endpoints)."""
 
     def __init__(self) -> None:
+        self.intake = Intake()
         self.ids = 0
         self.live: set[str] = set()
         self.abandoned: list[str] = []

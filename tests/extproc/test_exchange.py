@@ -106,7 +106,7 @@ async def test_a_pool_without_endpoints_is_answered_with_503() -> None:
     [
         ({":path": "/v1/images"}, 404, "unknown_path"),
         ({":method": "GET"}, 405, "method_not_allowed"),
-        ({"content-encoding": "gzip"}, 415, "unsupported_encoding"),
+        ({"content-encoding": "compress"}, 415, "unsupported_encoding"),
     ],
 )
 async def test_what_the_headers_rule_out_is_answered_before_the_body(

@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import gzip
 from pathlib import Path
 
 import pytest
 
+from extproc.apis import completions
+from extproc.errors import ApiError
 from tests.telemetry.entries import DECISION, entry, usage
 from tests.tokens.model_files import write
 from tidegate.config import parse
@@ -21,10 +24,10 @@ from tidegate.tokens.prompt import Prompt
 TEXT = b'pools: [{name: one, engine: none, endpoints: [{address: "127.0.0.1:1"}]}]\n'
 
 
-def plane(folder: Path) -> ControlPlane:
+def plane(folder: Path, more: bytes = b"") -> ControlPlane:
     file = folder / "tidegate.yaml"
-    file.write_bytes(TEXT)
-    return ControlPlane(parse(TEXT, str(file)), file)
+    file.write_bytes(TEXT + more)
+    return ControlPlane(parse(TEXT + more, str(file)), file)
 
 
 def request(number: str) -> InferenceRequest:
@@ -99,3 +102,15 @@ def test_an_answers_usage_corrects_the_next_count(deciding: ControlPlane) -> Non
     deciding._request_ended(read(entry(decision=decision, tokens=usage(prompt=2_600))))
     assert deciding._corrections.ratio("one", "any") == pytest.approx(1.2, abs=0.1)
     assert b'tidegate_token_correction_ratio{model="any",pool="one"}' in deciding._metrics.render()
+
+
+async def test_bodies_are_read_as_the_limits_say(tmp_path: Path) -> None:
+    limits = b"limits: {max_body_bytes: 1500, compressed_bodies: refuse}\n"
+    refusing = plane(tmp_path, limits)._intake
+    with pytest.raises(ApiError, match="not supported"):
+        refusing.coding({"content-encoding": "gzip"})
+
+    decoding = plane(tmp_path, limits.replace(b"refuse", b"decode"))._intake
+    with pytest.raises(ApiError, match="1500 bytes"):
+        await decoding.read(completions.parse, gzip.compress(b" " * 1501), "gzip")
+    decoding.close()

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from extproc import grpc_transport
+from extproc.intake import Intake
 from tidegate.config import Config
 from tidegate.discovery import static
 from tidegate.engines.scraper import Scraper
@@ -71,6 +72,8 @@ class ControlPlane:
         self._started_at = time.monotonic()
         self._unready = {"the token vocabularies are not loaded", "the services do not listen yet"}
         self._counter = TokenCounter()
+        limits = config.limits
+        self._intake = Intake(limits.max_body_bytes, decode=limits.compressed_bodies == "decode")
         self._correlation = Correlation()
         self._fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
         self._dispatcher = Dispatcher(self._fleet, random.SystemRandom())
@@ -103,6 +106,7 @@ class ControlPlane:
             raise BindError("\n".join(taken))
         async with contextlib.AsyncExitStack() as listening:
             listening.callback(self._counter.close)
+            listening.callback(self._intake.close)
             # In this order: Envoys that are waiting ask at once, and an unknown model would be a refusal.
             self._take_over(self._config)
             await self._listen(listening)
@@ -233,7 +237,10 @@ class ControlPlane:
 
     async def _listen(self, listening: contextlib.AsyncExitStack) -> None:
         control = self._config.control
-        desk = Desk(self._dispatcher, self._prompts, self._metrics, self._correlation, self._apply, time.monotonic)
+        desk = Desk(
+            *(self._dispatcher, self._prompts, self._metrics, self._correlation, self._apply, time.monotonic),
+            self._intake,
+        )
         intake = access_log.handler(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
         app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status)
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from extproc.grpc_transport import Outcome
+from extproc.intake import Intake
 from tidegate.fleet.events import FleetEvent, RequestEnded
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.prompts import PromptCounter
@@ -24,8 +25,13 @@ class Desk:
         correlation: Correlation,
         apply: Callable[[FleetEvent], None],
         clock: Callable[[], float],
+        intake: Intake,
     ) -> None:
-        """Decide with ``dispatcher``, count with ``prompts``; hand facts to ``apply`` and figures to ``metrics``."""
+        """Read with ``intake``, count with ``prompts``, decide with ``dispatcher``.
+
+        Facts go to ``apply`` and figures to ``metrics``.
+        """
+        self.intake = intake
         self._dispatcher = dispatcher
         self._prompts = prompts
         self._metrics = metrics
