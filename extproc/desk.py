@@ -1,15 +1,31 @@
 """What the request path asks of the rest of the program; the composition root provides it."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import TokenCount
 
 
+class Catalogue(NamedTuple):
+    """What is served, as far as the configuration writes it out.
+
+    Attributes:
+        models: the models' names; what a pattern matches is not among them.
+        created: since when they are served, in Unix seconds.
+    """
+
+    models: Sequence[str] = ()
+    created: int = 0
+
+
 class Desk(Protocol):
     """Where a request is counted and decided."""
+
+    def catalogue(self) -> Catalogue:
+        """Return what is served now."""
+        ...
 
     def new_id(self, request_id: str) -> str:
         """Return an id that no request ever had, given the ``x-request-id``, empty when there is none."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from extproc.desk import Catalogue
 from tidegate.fleet.ledger import Reservation
 from tidegate.scheduling.dispatch import Decision, Refusal, RefusalReason
 from tidegate.scheduling.request import InferenceRequest
@@ -22,6 +23,9 @@ class FakeDesk:
         self.counted: list[tuple[str, tuple[str, ...]]] = []
         self.refusals: list[tuple[str, str, str, int, str]] = []
         self.fault: Exception | None = None
+
+    def catalogue(self) -> Catalogue:
+        return Catalogue(("m", "org/model"), 1_700_000_000)
 
     def new_id(self, request_id: str) -> str:
         self.ids += 1

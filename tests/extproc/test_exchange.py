@@ -38,6 +38,7 @@ async def test_a_request_is_routed_by_its_metadata() -> None:
             "prompt_tokens": 12,
             "count_source": "sampled",
             "stream": True,
+            "usage": "chat_completions",
         },
     }
 

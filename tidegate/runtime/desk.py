@@ -1,7 +1,8 @@
 """The desk at which ext_proc asks: counting, deciding, and taking back what was not delivered."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from extproc.desk import Catalogue
 from extproc.grpc_transport import Outcome
 from tidegate.fleet.events import FleetEvent, RequestEnded
 from tidegate.runtime.correlation import Correlation
@@ -23,14 +24,28 @@ class Desk:
         correlation: Correlation,
         apply: Callable[[FleetEvent], None],
         clock: Callable[[], float],
+        started_at: int,
     ) -> None:
-        """Decide with ``dispatcher``, count with ``counter``; hand facts to ``apply`` and figures to ``metrics``."""
+        """Decide with ``dispatcher``, count with ``counter``; hand facts to ``apply`` and figures to ``metrics``.
+
+        ``started_at``, in Unix seconds, is since when models are said to be served.
+        """
         self._dispatcher = dispatcher
         self._counter = counter
         self._metrics = metrics
         self._apply = apply
         self._clock = clock
         self._correlation = correlation
+        self._catalogue = Catalogue((), started_at)
+
+    def serve(self, models: Iterable[str]) -> None:
+        """Take over what the pools serve; patterns cannot be listed."""
+        written_out = dict.fromkeys(model for model in models if "*" not in model)
+        self._catalogue = self._catalogue._replace(models=tuple(written_out))
+
+    def catalogue(self) -> Catalogue:
+        """Return what is served now."""
+        return self._catalogue
 
     def new_id(self, request_id: str) -> str:
         """Return an id that was never given before, by this process or an earlier one."""
