@@ -115,11 +115,21 @@ def no_such_model(model: str) -> ApiError:
     )
 
 
+def _no_model() -> ApiError:
+    return ApiError(
+        400,
+        "'model' is missing. It may be left out only where a single pool is served.",
+        reason=RefusalReason.UNKNOWN_MODEL.value,
+        param="model",
+        code="missing_required_parameter",
+    )
+
+
 def of_refusal(refusal: Refusal, model: str) -> ApiError:
     """Return what the client is told when the scheduler refuses a request for ``model``."""
     match refusal.reason:
         case RefusalReason.UNKNOWN_MODEL:
-            return no_such_model(model)
+            return no_such_model(model) if model else _no_model()
         case RefusalReason.NO_ENDPOINTS:
             return ApiError(
                 503,

@@ -13,4 +13,4 @@ class Usage(enum.Enum):
     RESPONSES = "responses"
     MESSAGES = "messages"
     NONE = "none"
-    """It tells none: there is nothing to read, and nothing is missing."""
+    """It tells none, or not with every engine: what is not there is not missed."""

@@ -1,4 +1,4 @@
-"""The APIs that are served: one file each, whose name is the metric label and the test's name.
+"""The APIs that are served: one file each, whose name is the metric label.
 
 An API's file defines ``METHOD``, ``PATHS`` and either ``parse``, for what goes to an engine, or ``answer``, for what is
 answered here. Nothing else registers it. A path that ends in ``/`` stands for everything below it. Where it says

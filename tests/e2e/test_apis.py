@@ -99,6 +99,18 @@ def test_stored_responses_are_refused_with_a_reason(client: openai.OpenAI) -> No
         client.responses.create(model="m", input="hello", background=True)
 
 
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/rerank", "/score", "/pooling", "/generate"])
+def test_the_engines_own_apis_reach_an_engine_by_their_model(stack: Stack, path: str) -> None:
+    counted = Counted(stack)
+    base = stack.clients.removesuffix("/v1")
+    fields = {"query": "a", "documents": ["b"], "text_1": "a", "text_2": "b", "input": "a", "prompt": "a"}
+    status, answer, _ = fetch(f"{base}{path}", {"model": "m", **fields})
+    assert (status, answer["path"]) == (200, path)
+    status, answer, _ = fetch(f"{base}{path}", fields)
+    assert (status, answer["error"]["param"]) == (400, "model"), "there are two pools"
+    assert counted() == [0, 0, 0, 0]
+
+
 ASKED: list[anthropic.types.MessageParam] = [{"role": "user", "content": "hello"}]
 
 

@@ -44,6 +44,12 @@ def test_a_pool_without_endpoints_is_worth_another_try() -> None:
     assert "default" not in error.message
 
 
+def test_no_model_where_one_must_be_named_is_told_as_that() -> None:
+    error = of_refusal(Refusal(RefusalReason.UNKNOWN_MODEL), "")
+
+    assert (error.status, error.param, error.code) == (400, "model", "missing_required_parameter")
+
+
 @pytest.mark.parametrize("reason", RefusalReason)
 def test_every_reason_to_refuse_has_an_answer(reason: RefusalReason) -> None:
     assert of_refusal(Refusal(reason), "m").reason == reason.value
