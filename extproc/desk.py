@@ -14,10 +14,12 @@ class Catalogue(NamedTuple):
     Attributes:
         models: the models' names; what a pattern matches is not among them.
         created: since when they are served, in Unix seconds.
+        unknown_paths: the pool that takes what comes on paths that are not known; empty where that is refused.
     """
 
     models: Sequence[str] = ()
     created: int = 0
+    unknown_paths: str = ""
 
 
 class Desk(Protocol):

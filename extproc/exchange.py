@@ -8,7 +8,7 @@ access log and to the lease.
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from extproc import codec
-from extproc.apis import Api, match, path_of
+from extproc.apis import PASSED_ON, Api, match, path_of
 from extproc.desk import Desk
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
 from extproc.stream import Action, Event, LocalProtocolError, Stream
@@ -17,6 +17,7 @@ from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import CountSource, TokenCount
 
 _NO_TEXT = TokenCount(0, CountSource.EXACT)
+_UNREAD = TokenCount(0, CountSource.BYTES)
 
 
 class Abandoned(Exception):  # noqa: N818  nothing is in error: the client left
@@ -72,7 +73,19 @@ class _Visit:
     """What has become known of one request, and what is held for it."""
 
     __slots__ = (
-        *("_answer", "_api", "_decision", "_desk", "_error", "_held", "_known", "_request", "_request_id", "_shape"),
+        *(
+            "_answer",
+            "_api",
+            "_decision",
+            "_desk",
+            "_error",
+            "_held",
+            "_known",
+            "_request",
+            "_pool",
+            "_request_id",
+            "_shape",
+        ),
     )
 
     def __init__(self, desk: Desk) -> None:
@@ -85,6 +98,7 @@ class _Visit:
         self._error: ApiError | None = None
         self._shape = Shape.OPENAI
         self._held: str | None = None
+        self._pool = ""
         self._request_id = ""
 
     def match(self, stream: Stream) -> Event:
@@ -92,10 +106,13 @@ class _Visit:
         path = path_of(stream.headers)
         self._shape = shape_of(path)
         try:
-            self._api = api = match(stream.headers)
+            catalogue = self._desk.catalogue()
+            self._api = api = match(stream.headers, pass_on=bool(catalogue.unknown_paths))
             self._known["api"] = api.name
+            if api is PASSED_ON:
+                self._pool = catalogue.unknown_paths
             if api.answer is not None:
-                self._answer = api.answer(path, self._desk.catalogue())
+                self._answer = api.answer(path, catalogue)
         except ApiError as error:
             return self._refused(error)
         # An answer of ours goes the way of a refusal: no decision, and Envoy is given what to say.
@@ -109,7 +126,9 @@ class _Visit:
         except ApiError as error:
             return self._refused(error)
         self._known["model"] = parsed.model
-        counted = await self._desk.count(parsed.model, parsed.texts) if parsed.texts else _NO_TEXT
+        counted = _UNREAD if self._api is PASSED_ON else _NO_TEXT
+        if parsed.texts:
+            counted = await self._desk.count(parsed.model, parsed.texts)
         limit = parsed.max_output_tokens
         self._request = InferenceRequest(
             id=self._desk.new_id(self._request_id),
@@ -118,6 +137,7 @@ class _Visit:
             prompt=TokenCount(counted.tokens + parsed.known_tokens + parsed.overhead_tokens, counted.source),
             max_output_tokens=None if limit is None else limit * parsed.choices,
             stream=parsed.stream,
+            pool=self._pool,
         )
         outcome = self._desk.decide(self._request)
         if isinstance(outcome, Refusal):

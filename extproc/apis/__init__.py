@@ -10,6 +10,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from extproc import passthrough
 from extproc.body import ParsedBody
 from extproc.desk import Catalogue
 from extproc.errors import ApiError
@@ -62,13 +63,19 @@ APIS: Mapping[str, Api] = _load()
 """The APIs by path."""
 
 
-def match(headers: Mapping[str, str]) -> Api:
-    """Return the API that a request with these headers is for.
+PASSED_ON = Api(passthrough.NAME, ANY_METHOD, "", passthrough.parse, usage=passthrough.USAGE)
+"""What stands for all paths that are not known, where they are passed on."""
+
+
+def match(headers: Mapping[str, str], *, pass_on: bool = False) -> Api:
+    """Return the API that a request with these headers is for; ``PASSED_ON`` for an unknown path, if that is wanted.
 
     Raises:
         ApiError: 404, there is no such path; 405, not by this method; 415, the body is compressed.
     """
     api = _at(path_of(headers))
+    if api is None and pass_on:
+        return PASSED_ON
     if api is None:
         served = ", ".join(
             f"{api.method} {api.path}" for api in APIS.values() if api.path.startswith("/v1/") and api.path[-1] != "/"

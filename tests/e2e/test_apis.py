@@ -17,6 +17,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         config["pools"][0]["models"] = ["m", "org/large", "claude-*"]
         config["pools"].append({**config["pools"][0], "name": "other", "models": ["n"]})
         config["pools"][1]["endpoints"] = [{"address": f"127.0.0.1:{second}"}]
+        config["unknown_paths"] = {"pool": "other"}
         with up(tmp_path_factory.mktemp("apis"), config) as running:
             yield running
 
@@ -109,6 +110,17 @@ def test_the_engines_own_apis_reach_an_engine_by_their_model(stack: Stack, path:
     status, answer, _ = fetch(f"{base}{path}", fields)
     assert (status, answer["error"]["param"]) == (400, "model"), "there are two pools"
     assert counted() == [0, 0, 0, 0]
+
+
+def test_unknown_paths_reach_the_pool_that_takes_them(stack: Stack) -> None:
+    before = stack.total("tidegate_requests_total", pool="other", api="unknown_path", outcome="ok")
+    base = stack.clients.removesuffix("/v1")
+    assert fetch(f"{base}/version?a=b")[1] == {"path": "/version?a=b", "method": "GET", "size": 0}
+    status, answer, _ = fetch(f"{stack.clients}/audio/speech", {"input": "x" * 1000})
+    assert (status, answer["path"], answer["method"]) == (200, "/v1/audio/speech", "POST")
+    stack.settle()
+    assert stack.total("tidegate_requests_total", pool="other", api="unknown_path", outcome="ok") - before == 2
+    assert stack.total("tidegate_usage_unknown_total", pool="other") == 0
 
 
 ASKED: list[anthropic.types.MessageParam] = [{"role": "user", "content": "hello"}]

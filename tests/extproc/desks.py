@@ -23,9 +23,10 @@ class FakeDesk:
         self.counted: list[tuple[str, tuple[str, ...]]] = []
         self.refusals: list[tuple[str, str, str, int, str]] = []
         self.fault: Exception | None = None
+        self.unknown_paths = ""
 
     def catalogue(self) -> Catalogue:
-        return Catalogue(("m", "org/model"), 1_700_000_000)
+        return Catalogue(("m", "org/model"), 1_700_000_000, self.unknown_paths)
 
     def new_id(self, request_id: str) -> str:
         self.ids += 1

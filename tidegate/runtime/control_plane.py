@@ -181,7 +181,8 @@ class ControlPlane:
 
     def _decide_by(self, config: Config) -> None:
         self._dispatcher.configure(static.declared(config), static.policies(config))
-        self._desk.serve(model for pool in config.pools for model in pool.models)
+        models = (model for pool in config.pools for model in pool.models)
+        self._desk.serve(models, config.unknown_paths.pool or "")
 
     async def _reloaded(self, config: Config) -> None:
         """Take over ``config`` while requests run.

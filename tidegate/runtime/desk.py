@@ -38,10 +38,10 @@ class Desk:
         self._correlation = correlation
         self._catalogue = Catalogue((), started_at)
 
-    def serve(self, models: Iterable[str]) -> None:
-        """Take over what the pools serve; patterns cannot be listed."""
+    def serve(self, models: Iterable[str], unknown_paths: str) -> None:
+        """Take over what the pools serve, where patterns cannot be listed, and who takes ``unknown_paths``, if any."""
         written_out = dict.fromkeys(model for model in models if "*" not in model)
-        self._catalogue = self._catalogue._replace(models=tuple(written_out))
+        self._catalogue = Catalogue(tuple(written_out), self._catalogue.created, unknown_paths)
 
     def catalogue(self) -> Catalogue:
         """Return what is served now."""
