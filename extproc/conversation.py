@@ -80,7 +80,7 @@ def of_messages(messages: Any) -> Contribution:
         if items > MAX_ITEMS:
             raise wrong_value("messages", f"at most {MAX_ITEMS} messages, parts and calls together")
         tokens += MESSAGE_TOKENS + ROLE_TOKENS
-        tokens += _add_content(message.get("content"), f"messages[{place}].content", texts)
+        tokens += add_content(message.get("content"), f"messages[{place}].content", texts)
         if isinstance(name := message.get("name"), str):
             texts.append(name)
             tokens += NAME_TOKENS
@@ -111,8 +111,12 @@ def of_schemas(**fields: msgspec.Raw) -> list[str]:
     return texts
 
 
-def _add_content(content: Any, param: str, texts: list[str]) -> int:
-    """Add the texts of one message's content to ``texts``; return an estimate of its other tokens."""
+def add_content(content: Any, param: str, texts: list[str]) -> int:
+    """Add the texts of one message's content to ``texts``; return an estimate of its other tokens.
+
+    Raises:
+        ApiError: it is neither a text nor parts; ``param`` names it.
+    """
     if content is None:
         return 0
     if isinstance(content, str):

@@ -1,12 +1,26 @@
 """What the request path asks of the rest of the program; the composition root provides it."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from extproc.intake import Intake
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import TokenCount
+
+
+class Catalogue(NamedTuple):
+    """What is served, as far as the configuration writes it out.
+
+    Attributes:
+        models: the models' names; what a pattern matches is not among them.
+        created: since when they are served, in Unix seconds.
+        unknown_paths: the pool that takes what comes on paths that are not known; empty where that is refused.
+    """
+
+    models: Sequence[str] = ()
+    created: int = 0
+    unknown_paths: str = ""
 
 
 class Desk(Protocol):
@@ -15,6 +29,10 @@ class Desk(Protocol):
     @property
     def intake(self) -> Intake:
         """What reads the bodies."""
+        ...
+
+    def catalogue(self) -> Catalogue:
+        """Return what is served now."""
         ...
 
     def new_id(self, request_id: str) -> str:

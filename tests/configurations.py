@@ -36,6 +36,7 @@ EVERY_KEY: dict[str, Any] = {
         "lease_seconds": 30,
     },
     "scrape": {"interval_seconds": 0.5, "timeout_seconds": 1, "max_bytes": 100_000},
+    "unknown_paths": {"pool": "llama"},
     "pools": [
         {
             "name": "llama",

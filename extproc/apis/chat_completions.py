@@ -8,7 +8,7 @@ from extproc.body import ParsedBody, choice_count, model_name, read, token_limit
 from extproc.conversation import of_messages, of_schemas
 
 METHOD = "POST"
-PATH = "/v1/chat/completions"
+PATHS = ("/v1/chat/completions",)
 
 
 class _Fields(msgspec.Struct):

@@ -76,6 +76,11 @@ class ControlPlane:
         self._fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
         self._dispatcher = Dispatcher(self._fleet, random.SystemRandom())
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger))
+        self._desk = Desk(
+            *(self._dispatcher, self._counter, self._metrics, self._correlation, self._apply, time.monotonic),
+            self._intake,
+            started_at=int(time.time()),
+        )
         self._scraper = Scraper(
             config.scrape,
             self._apply,
@@ -181,6 +186,8 @@ class ControlPlane:
 
     def _decide_by(self, config: Config) -> None:
         self._dispatcher.configure(static.declared(config), static.policies(config))
+        models = (model for pool in config.pools for model in pool.models)
+        self._desk.serve(models, config.unknown_paths.pool or "")
 
     async def _reloaded(self, config: Config) -> None:
         """Take over ``config`` while requests run.
@@ -229,10 +236,6 @@ class ControlPlane:
 
     async def _listen(self, listening: contextlib.AsyncExitStack) -> None:
         control = self._config.control
-        desk = Desk(
-            *(self._dispatcher, self._counter, self._metrics, self._correlation, self._apply, time.monotonic),
-            self._intake,
-        )
         intake = access_log.handler(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
         app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status)
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
@@ -243,7 +246,10 @@ class ControlPlane:
         )
         await listening.enter_async_context(
             services.grpc_server(
-                control.address, control.ext_proc_port, (grpc_transport.handler(desk, desk),), services.STOP_SECONDS
+                control.address,
+                control.ext_proc_port,
+                (grpc_transport.handler(self._desk, self._desk),),
+                services.STOP_SECONDS,
             )
         )
         # Called first when all this ends: a server that stops waits for its open streams, and then breaks them off.
