@@ -84,6 +84,15 @@ RESPONSE_EVENTS: tuple[dict[str, Any], ...] = (
     ),
     {"type": "response.completed", "sequence_number": 3, "response": RESPONSE},
 )
+CUT_RESPONSE_EVENTS = (
+    *RESPONSE_EVENTS[:-1],
+    {
+        "type": "response.incomplete",
+        "sequence_number": 3,
+        "response": {**RESPONSE, "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+    },
+)
+"""What is told of an answer that met its limit."""
 
 
 async def _answer(request: web.Request) -> web.StreamResponse:
@@ -99,7 +108,8 @@ async def _answer(request: web.Request) -> web.StreamResponse:
         case "/v1/messages/count_tokens":
             return web.json_response({"input_tokens": 9})
         case "/v1/responses":
-            return await _events(request, RESPONSE_EVENTS) if streamed else web.json_response(RESPONSE)
+            events = CUT_RESPONSE_EVENTS if streamed and "max_output_tokens" in body else RESPONSE_EVENTS
+            return await _events(request, events) if streamed else web.json_response(RESPONSE)
     return web.json_response({"path": request.path_qs, "method": request.method, "size": len(raw)})
 
 

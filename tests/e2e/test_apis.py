@@ -1,6 +1,7 @@
 """Every API that is served, through a real Envoy, by the clients that people use."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import anthropic
 import openai
@@ -83,9 +84,16 @@ def test_the_openai_sdk_gets_a_response_whose_usage_is_counted(client: openai.Op
     assert stack.total("tidegate_requests_total", api="responses", outcome="ok") == 1
 
 
-def test_the_openai_sdk_streams_a_response_whose_usage_is_counted(client: openai.OpenAI, stack: Stack) -> None:
+@pytest.mark.parametrize(("limit", "last"), [(None, "response.completed"), (8, "response.incomplete")])
+def test_the_openai_sdk_streams_a_response_whose_usage_is_counted(
+    client: openai.OpenAI, stack: Stack, limit: int | None, last: str
+) -> None:
     counted = Counted(stack)
-    events = list(client.responses.create(model="m", input=[{"role": "user", "content": "hello"}], stream=True))
+    asked: Any = {} if limit is None else {"max_output_tokens": limit}
+    events = list(
+        client.responses.create(model="m", input=[{"role": "user", "content": "hello"}], stream=True, **asked)
+    )
+    assert events[-1].type == last
     assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == "hello there"
     assert counted() == [9, 4, 5, 0]
 
