@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from extproc.grpc_transport import Outcome
+from extproc.transport import Outcome
 from tidegate.fleet.events import FleetEvent, RequestEnded
 from tidegate.runtime.correlation import Correlation
 from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal
