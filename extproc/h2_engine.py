@@ -6,6 +6,8 @@ from h2.events import ConnectionTerminated, Event
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame, GoAwayFrame
 
+from extproc.h2_headers import RememberingDecoder
+
 STREAMS_PER_CONNECTION = 10_000
 """Open streams that a peer may have on one connection. HTTP/2 lets it know; one that has more is cut off."""
 
@@ -40,6 +42,8 @@ class Engine(H2Connection):
     def __init__(self) -> None:
         super().__init__(_CONFIG)
         self._count_at = 64
+        self.decoder = RememberingDecoder()
+        self.decoder.max_header_list_size = HEADER_LIST_BYTES
         # In force from the first byte, not only when the peer has acknowledged them.
         self.local_settings = Settings(
             client=False,
