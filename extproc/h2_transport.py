@@ -52,19 +52,26 @@ async def serving(
         OSError: the port cannot be bound.
     """
     server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES)
+    loop = asyncio.get_running_loop()
+    # Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
+    listening = await loop.create_server(
+        lambda: Connection(server), address, port, reuse_port=False, backlog=1024, start_serving=False
+    )
+    fault: BaseException | None = None
     async with asyncio.TaskGroup() as tasks:
         server.start(tasks)
-        loop = asyncio.get_running_loop()
-        # Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
-        listening = await loop.create_server(lambda: Connection(server), address, port, reuse_port=False, backlog=1024)
+        await listening.start_serving()
         sweep = tasks.create_task(server.sweep())
         try:
             yield listening.sockets[0].getsockname()[1]
-        finally:
-            listening.close()
-            await server.drain(grace)
-            sweep.cancel()
-            server.abort()
+        except BaseException as error:  # noqa: BLE001  raised below: not our tasks' fault, and not one of their group
+            fault = error
+        listening.close()
+        await server.drain(grace)
+        sweep.cancel()
+        server.abort()
+    if fault is not None:
+        raise fault
 
 
 class Server:
@@ -142,8 +149,9 @@ class Server:
 
     def left(self, connection: Connection) -> None:
         """Forget it."""
-        self._connections.discard(connection)
-        self._full = False
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self._full = False
 
     def has_room(self) -> bool:
         """Return whether one more stream may be opened."""
@@ -183,6 +191,9 @@ class Server:
             ending = unreadable.ending
         except (Abandoned, TimeoutError):
             ending = Ending(Status.CANCELLED, "not asked to the end")
+        except Exception as error:  # noqa: BLE001  no fault in here may be the end of the streams of others
+            _log.error("a health check failed", extra={"fields": {"error": type(error).__name__}})
+            ending = Ending(Status.INTERNAL, "the health check failed")
         finish(stream, ending)
 
     async def _answer_health(self, stream: MessageStream) -> Ending:
