@@ -25,7 +25,13 @@ pools:
 EVERY_KEY: dict[str, Any] = {
     "listener": {"address": "0.0.0.0", "port": 80},
     "admin": {"address": "127.0.0.1", "port": 9091},
-    "control": {"address": "0.0.0.0", "advertise": "10.0.0.2", "xds_port": 1, "ext_proc_port": 2},
+    "control": {
+        "address": "0.0.0.0",
+        "advertise": "10.0.0.2",
+        "xds_port": 1,
+        "ext_proc_port": 2,
+        "ext_proc_transport": "h2",
+    },
     "envoy": {"admin_address": "127.0.0.2", "admin_port": 3, "concurrency": 8},
     "limits": {
         "max_body_bytes": 1_000_000,

@@ -9,7 +9,6 @@ import random
 import time
 from pathlib import Path
 
-from extproc import grpc_transport
 from extproc.intake import Intake
 from tidegate.config import Config
 from tidegate.discovery import static
@@ -244,14 +243,7 @@ class ControlPlane:
                 control.address, control.xds_port, (*self._discovery.handlers(), intake), services.FAREWELL_SECONDS
             )
         )
-        await listening.enter_async_context(
-            services.grpc_server(
-                control.address,
-                control.ext_proc_port,
-                (grpc_transport.handler(self._desk, self._desk),),
-                services.STOP_SECONDS,
-            )
-        )
+        await listening.enter_async_context(services.ext_proc(control, self._desk))
         # Called first when all this ends: a server that stops waits for its open streams, and then breaks them off.
         listening.callback(self._discovery.close)
         self._unready.discard("the services do not listen yet")

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from extproc.desk import Catalogue
-from extproc.grpc_transport import Outcome
 from extproc.intake import Intake
+from extproc.transport import Outcome
 from tidegate.fleet.events import FleetEvent, RequestEnded
 from tidegate.runtime.correlation import Correlation
 from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal
