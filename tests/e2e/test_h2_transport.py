@@ -85,7 +85,15 @@ def test_a_storm_of_clients_that_leave_leaves_nothing_in_flight(stack: Stack) ->
 
 
 def test_a_control_plane_that_is_asked_to_stop_fails_no_request(tmp_path: Path) -> None:
-    with engines(tmp_path, "h100", "h100") as ports, up(tmp_path, over_h2(ports)) as stack:
+    config = over_h2([1])
+    config["limits"] = {"absence_seconds": 20, "decision_timeout_seconds": 20}  # however long a start takes here
+    with engines(tmp_path, "h100", "h100") as ports:
+        config["pools"][0]["endpoints"] = [{"address": f"127.0.0.1:{port}"} for port in ports]
+        _stop_under_load(tmp_path, config)
+
+
+def _stop_under_load(folder: Path, config: dict[str, Any]) -> None:
+    with up(folder, config) as stack:
         statuses: list[int] = []
         stop = threading.Event()
 
