@@ -5,6 +5,7 @@
 Both sides stand in front of the same endpoints, which a third Envoy answers for at once, so that the engine is cheap.
 Both stay up for the whole run and are measured one after the other in each round, so that what else happens on the
 machine hits both. ``--against plain`` measures plain Envoy against itself: how far its ratios are from 1 is the noise.
+``--against transports`` measures Tidegate on grpc against Tidegate on h2.
 
 Microseconds are CPU time (user and system, from /proc) per answered request, Tidegate's children included; `load` is
 this program itself. Latencies are those of a closed loop: with all cores busy they hold the wait for a core.
@@ -45,7 +46,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--endpoints", type=int, default=4, help="how many engines there are to choose from")
     parser.add_argument("--threads", type=int, default=2, help="worker threads of each Envoy under test")
     parser.add_argument("--policy", default="least_tokens", help="Tidegate's policy")
-    parser.add_argument("--against", choices=("tidegate", "plain"), default="tidegate", help="the second side")
+    parser.add_argument("--transport", choices=("grpc", "h2"), default="grpc", help="what serves ext_proc in Tidegate")
+    parser.add_argument(
+        "--against", choices=("tidegate", "transports", "plain"), default="tidegate", help="the second side"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
     options = parser.parse_args(argv)
     for name in ("seconds", "rounds", "connections", "max_requests", "endpoints", "threads"):
@@ -119,15 +123,25 @@ def compare(
     rounds, loads = [], []
     with ExitStack() as stack:
         engine_pid, ports = stack.enter_context(sides.engines(folder, options.endpoints))
-        base = stack.enter_context(sides.plain(folder, "plain", ports, options.threads))
-        if options.against == "plain":
-            other = stack.enter_context(sides.plain(folder, "plain again", ports, options.threads))
-        else:
-            other = stack.enter_context(sides.tidegate(folder, "tidegate", ports, options.threads, options.policy))
+
+        def plain(name: str) -> sides.Side:
+            return stack.enter_context(sides.plain(folder, name, ports, options.threads))
+
+        def tidegate(name: str, transport: str) -> sides.Side:
+            running = sides.tidegate(folder, name, ports, options.threads, options.policy, transport)
+            return stack.enter_context(running)
+
+        match options.against:
+            case "plain":
+                both = plain("plain"), plain("plain again")
+            case "transports":
+                both = tidegate("grpc", "grpc"), tidegate("h2", "h2")
+            case _:
+                both = plain("plain"), tidegate("tidegate", options.transport)
         for number in range(options.rounds):
             figures: dict[str, report.Figures] = {}
             averages: dict[str, float] = {}
-            for side in (base, other):
+            for side in both:
                 print(f"round {number + 1} of {options.rounds}: {side.name}", file=sys.stderr, flush=True)
                 figures[side.name] = measure(side, engine_pid, options, seed=number)
                 averages[side.name] = os.getloadavg()[0]

@@ -56,12 +56,16 @@ def plain(folder: Path, name: str, endpoint_ports: Sequence[int], threads: int) 
 
 
 @contextmanager
-def tidegate(folder: Path, name: str, endpoint_ports: Sequence[int], threads: int, policy: str) -> Iterator[Side]:
+def tidegate(
+    folder: Path, name: str, endpoint_ports: Sequence[int], threads: int, policy: str, transport: str = "grpc"
+) -> Iterator[Side]:
     """Run the control plane, and an Envoy that gets everything from it."""
+    folder = folder / name
+    folder.mkdir()
     ports = free_ports(5)
     listener, admin = ports[:2]
     config = folder / "tidegate.yaml"
-    config.write_text(tidegate_settings(ports, endpoint_ports, threads, policy))
+    config.write_text(tidegate_settings(ports, endpoint_ports, threads, policy, transport))
     command = [sys.executable, "-m", "tidegate"]
     with ExitStack() as stack:
         serve = [*command, "serve", "--config", str(config)]
@@ -75,7 +79,9 @@ def tidegate(folder: Path, name: str, endpoint_ports: Sequence[int], threads: in
         yield Side(name, listener, {"envoy": proxy.process.pid, "tidegate": control.process.pid})
 
 
-def tidegate_settings(ports: Sequence[int], endpoint_ports: Sequence[int], threads: int, policy: str) -> str:
+def tidegate_settings(
+    ports: Sequence[int], endpoint_ports: Sequence[int], threads: int, policy: str, transport: str = "grpc"
+) -> str:
     """Return Tidegate's configuration; JSON is YAML.
 
     Args:
@@ -83,6 +89,7 @@ def tidegate_settings(ports: Sequence[int], endpoint_ports: Sequence[int], threa
         endpoint_ports: where the engines are.
         threads: Envoy's worker threads.
         policy: how Tidegate chooses.
+        transport: what serves ext_proc.
     """
     listener, admin, xds, ext_proc, envoy_admin = ports
     pool = {
@@ -95,7 +102,7 @@ def tidegate_settings(ports: Sequence[int], endpoint_ports: Sequence[int], threa
         {
             "listener": {"port": listener},
             "admin": {"port": admin},
-            "control": {"xds_port": xds, "ext_proc_port": ext_proc},
+            "control": {"xds_port": xds, "ext_proc_port": ext_proc, "ext_proc_transport": transport},
             "envoy": {"admin_port": envoy_admin, "concurrency": threads},
             "pools": [pool],
         }

@@ -50,7 +50,7 @@ class ParsedBody:
     """What a decision needs of a body.
 
     Attributes:
-        model: the model's name as written.
+        model: the model's name as written; empty when none is named, where an API allows that.
         texts: what is to be tokenised.
         known_tokens: prompt tokens that came as token ids.
         overhead_tokens: an estimate of what is neither text nor token id: images, audio, files.
@@ -157,6 +157,15 @@ def model_name(value: Any) -> str:
     except UnicodeEncodeError:
         raise wrong_value("model", "valid Unicode") from None
     return value
+
+
+def model_or_none(value: Any) -> str:
+    """Return the ``model`` of a request that may do without; empty when it has none.
+
+    Raises:
+        ApiError: it is not a name.
+    """
+    return "" if value is None else model_name(value)
 
 
 def whole_number(param: str, value: Any) -> int | None:

@@ -8,8 +8,9 @@ from typing import cast
 
 from google.protobuf.message import DecodeError
 
-from extproc.errors import ApiError
+from extproc.errors import ApiError, Shape
 from extproc.stream import Message, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders
+from extproc.usage import Usage
 from protos import core_pb2, ext_proc_pb2
 from tidegate.scheduling.dispatch import Decision
 from tidegate.scheduling.request import InferenceRequest
@@ -66,19 +67,19 @@ CONTINUE = ext_proc_pb2.ProcessingResponse(request_headers=ext_proc_pb2.HeadersR
 # (23 us a decision against 6).
 
 
-def decision_on_headers(request: InferenceRequest, decision: Decision) -> bytes:
+def decision_on_headers(request: InferenceRequest, decision: Decision, usage: Usage = Usage.CHAT_COMPLETIONS) -> bytes:
     """Return the reply to the headers of a request without a body that sends it where ``decision`` says."""
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_headers.response)
-    _describe(reply, request, decision)
+    _describe(reply, request, decision, usage)
     return reply.SerializeToString()
 
 
-def decision_on_body(request: InferenceRequest, decision: Decision) -> bytes:
+def decision_on_body(request: InferenceRequest, decision: Decision, usage: Usage = Usage.CHAT_COMPLETIONS) -> bytes:
     """Return the reply to the body that sends the request where ``decision`` says."""
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_body.response)
-    _describe(reply, request, decision)
+    _describe(reply, request, decision, usage)
     return reply.SerializeToString()
 
 
@@ -90,7 +91,9 @@ def _send_on(response: ext_proc_pb2.CommonResponse) -> None:
     response.header_mutation.SetInParent()
 
 
-def _describe(reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest, decision: Decision) -> None:
+def _describe(
+    reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest, decision: Decision, usage: Usage
+) -> None:
     namespaces = reply.dynamic_metadata.fields
     destination = namespaces[DESTINATION_NAMESPACE].struct_value.fields
     destination[DESTINATION_KEY].string_value = ",".join(decision.addresses)
@@ -104,19 +107,29 @@ def _describe(reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest,
     if request.prompt.uncorrected is not None:
         about["uncorrected_tokens"].number_value = request.prompt.uncorrected
     about["stream"].bool_value = request.stream
+    about["usage"].string_value = usage.value
 
 
-def refusal(error: ApiError, known: Mapping[str, str]) -> bytes:
-    """Return the reply that has Envoy answer the client with ``error``.
+def refusal(error: ApiError, known: Mapping[str, str], shape: Shape = Shape.OPENAI) -> bytes:
+    """Return the reply that has Envoy answer the client with ``error`` in ``shape``; ``known`` as for ``answer``."""
+    return _immediate(error.status, error.body(shape), error.reason, error.headers, known)
+
+
+def answer(body: bytes, known: Mapping[str, str]) -> bytes:
+    """Return the reply that has Envoy answer the client with the JSON ``body``.
 
     ``known`` (``pool``, ``model``, ``api``, as far as they are) goes into the metadata, for the access log.
     """
+    return _immediate(200, body, "answered", {}, known)
+
+
+def _immediate(status: int, body: bytes, reason: str, headers: Mapping[str, str], known: Mapping[str, str]) -> bytes:
     reply = ext_proc_pb2.ProcessingResponse()
     answer = reply.immediate_response
-    answer.status.code = cast("core_pb2.StatusCode", error.status)  # an open enum: any HTTP status may stand here
-    answer.body = error.body()
-    answer.details = f"tidegate_{error.reason}"
-    for name, value in {"content-type": "application/json", **error.headers}.items():
+    answer.status.code = cast("core_pb2.StatusCode", status)  # an open enum: any HTTP status may stand here
+    answer.body = body
+    answer.details = f"tidegate_{reason}"
+    for name, value in {"content-type": "application/json", **headers}.items():
         option = answer.headers.set_headers.add()
         option.header.key = name
         option.header.raw_value = value.encode("latin-1")

@@ -5,6 +5,7 @@ not text is ever tokenised: an image of a megabyte is not a million characters o
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -53,12 +54,13 @@ class Contribution(NamedTuple):
     Attributes:
         texts: what is to be tokenised.
         tokens: an estimate of images, audio and files.
-        shape: the shape of the conversation, by which the model's chat template adds tokens; without its tools.
+        shape: the shape of the conversation, by which the model's chat template adds tokens, without its tools;
+            ``None`` where no template lays the texts out.
     """
 
     texts: list[str]
     tokens: int
-    shape: Conversation
+    shape: Conversation | None = None
 
 
 def of_messages(messages: Any) -> Contribution:
@@ -83,7 +85,7 @@ def of_messages(messages: Any) -> Contribution:
         if items > MAX_ITEMS:
             raise wrong_value("messages", f"at most {MAX_ITEMS} messages, parts and calls together")
         instructions += message.get("role") in INSTRUCTING
-        tokens += _add_content(message.get("content"), f"messages[{place}].content", texts)
+        tokens += add_content(message.get("content"), f"messages[{place}].content", texts)
         if isinstance(name := message.get("name"), str):
             texts.append(name)
             names += 1
@@ -93,6 +95,11 @@ def of_messages(messages: Any) -> Contribution:
 
 def _length(value: Any) -> int:
     return len(value) if isinstance(value, list) else 0
+
+
+def with_schemas(shape: Conversation | None, schemas: Sequence[str]) -> Conversation | None:
+    """Return ``shape`` with the tools' JSON texts, which the chat template lays out as well."""
+    return shape and shape._replace(schema_characters=sum(map(len, schemas)))
 
 
 def of_schemas(**fields: msgspec.Raw) -> list[str]:
@@ -114,8 +121,12 @@ def of_schemas(**fields: msgspec.Raw) -> list[str]:
     return texts
 
 
-def _add_content(content: Any, param: str, texts: list[str]) -> int:
-    """Add the texts of one message's content to ``texts``; return an estimate of its other tokens."""
+def add_content(content: Any, param: str, texts: list[str]) -> int:
+    """Add the texts of one message's content to ``texts``; return an estimate of its other tokens.
+
+    Raises:
+        ApiError: it is neither a text nor parts; ``param`` names it.
+    """
     if content is None:
         return 0
     if isinstance(content, str):

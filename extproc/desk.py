@@ -1,6 +1,7 @@
 """What the request path asks of the rest of the program; the composition root provides it."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from extproc.intake import Intake
 from tidegate.scheduling.dispatch import Decision, Refusal
@@ -9,12 +10,30 @@ from tidegate.tokens.count import TokenCount
 from tidegate.tokens.prompt import Prompt
 
 
+class Catalogue(NamedTuple):
+    """What is served, as far as the configuration writes it out.
+
+    Attributes:
+        models: the models' names; what a pattern matches is not among them.
+        created: since when they are served, in Unix seconds.
+        unknown_paths: the pool that takes what comes on paths that are not known; empty where that is refused.
+    """
+
+    models: Sequence[str] = ()
+    created: int = 0
+    unknown_paths: str = ""
+
+
 class Desk(Protocol):
     """Where a request is counted and decided."""
 
     @property
     def intake(self) -> Intake:
         """What reads the bodies."""
+        ...
+
+    def catalogue(self) -> Catalogue:
+        """Return what is served now."""
         ...
 
     def new_id(self, request_id: str) -> str:

@@ -1,5 +1,6 @@
-"""Why a request is refused, as the client is told: in the shape of OpenAI's errors, which every SDK reads."""
+"""Why a request is refused, as the client is told: in the shape of OpenAI's errors, or of Anthropic's on its API."""
 
+import enum
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -16,6 +17,34 @@ MAX_ECHO_CHARACTERS = 100
 
 RETRY_AFTER_SECONDS = 1
 """When a client may try again: the fleet's state is a second old at most."""
+
+
+ANTHROPIC_PATH = "/v1/messages"
+"""Where Anthropic's API begins."""
+
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+class Shape(enum.Enum):
+    """The form of an error's JSON."""
+
+    OPENAI = enum.auto()
+    ANTHROPIC = enum.auto()
+
+
+def shape_of(path: str) -> Shape:
+    """Return the form that clients of ``path`` expect."""
+    here = path == ANTHROPIC_PATH or path.startswith(f"{ANTHROPIC_PATH}/")
+    return Shape.ANTHROPIC if here else Shape.OPENAI
 
 
 class ApiError(Exception):
@@ -51,8 +80,11 @@ class ApiError(Exception):
         self.code = code
         self.headers = headers
 
-    def body(self) -> bytes:
+    def body(self, shape: Shape = Shape.OPENAI) -> bytes:
         """Return the JSON body of the response."""
+        if shape is Shape.ANTHROPIC:
+            kind = _ANTHROPIC_TYPES.get(self.status, "api_error" if self.status >= 500 else INVALID_REQUEST)
+            return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": self.message}})
         error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
         return msgspec.json.encode({"error": error})
 
@@ -72,17 +104,32 @@ def wrong_value(param: str, expected: str) -> ApiError:
     return ApiError(400, f"'{param}' must be {expected}.", param=param, code="invalid_value")
 
 
+def no_such_model(model: str) -> ApiError:
+    """Return the error for a model that no pool serves."""
+    return ApiError(
+        404,
+        f"The model {_quoted(model)} does not exist.",
+        reason=RefusalReason.UNKNOWN_MODEL.value,
+        param="model",
+        code="model_not_found",
+    )
+
+
+def _no_model() -> ApiError:
+    return ApiError(
+        400,
+        "'model' is missing. It may be left out only where a single pool is served.",
+        reason=RefusalReason.UNKNOWN_MODEL.value,
+        param="model",
+        code="missing_required_parameter",
+    )
+
+
 def of_refusal(refusal: Refusal, model: str) -> ApiError:
     """Return what the client is told when the scheduler refuses a request for ``model``."""
     match refusal.reason:
         case RefusalReason.UNKNOWN_MODEL:
-            return ApiError(
-                404,
-                f"The model {_quoted(model)} does not exist.",
-                reason=refusal.reason.value,
-                param="model",
-                code="model_not_found",
-            )
+            return no_such_model(model) if model else _no_model()
         case RefusalReason.NO_ENDPOINTS:
             return ApiError(
                 503,

@@ -8,12 +8,13 @@ access log and to the lease.
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from extproc import codec
-from extproc.apis import Api, match
+from extproc.apis import PASSED_ON, Api, match, path_of
 from extproc.desk import Desk
-from extproc.errors import ApiError, of_refusal
+from extproc.errors import ApiError, Shape, of_refusal, shape_of
 from extproc.stream import Action, Event, LocalProtocolError, Stream
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
+from tidegate.tokens.count import CountSource, TokenCount
 
 
 class Abandoned(Exception):  # noqa: N818  nothing is in error: the client left
@@ -68,7 +69,22 @@ async def exchange(
 class _Visit:
     """What has become known of one request, and what is held for it."""
 
-    __slots__ = ("_api", "_coding", "_decision", "_desk", "_error", "_held", "_known", "_request", "_request_id")
+    __slots__ = (
+        *(
+            "_answer",
+            "_api",
+            "_coding",
+            "_decision",
+            "_desk",
+            "_error",
+            "_held",
+            "_known",
+            "_request",
+            "_pool",
+            "_request_id",
+            "_shape",
+        ),
+    )
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -77,29 +93,44 @@ class _Visit:
         self._known: dict[str, str] = {}
         self._request: InferenceRequest | None = None
         self._decision: Decision | None = None
+        self._answer: bytes | None = None
         self._error: ApiError | None = None
+        self._shape = Shape.OPENAI
         self._held: str | None = None
+        self._pool = ""
         self._request_id = ""
 
     def match(self, stream: Stream) -> Event:
         self._request_id = stream.headers.get("x-request-id", "")
+        path = path_of(stream.headers)
+        self._shape = shape_of(path)
         try:
-            self._api = match(stream.headers)
-            self._coding = self._desk.intake.coding(stream.headers)
+            catalogue = self._desk.catalogue()
+            self._api = api = match(stream.headers, pass_on=bool(catalogue.unknown_paths))
+            self._known["api"] = api.name
+            if api is PASSED_ON:
+                self._pool = catalogue.unknown_paths
+            elif api.answer is not None:
+                self._answer = api.answer(path, catalogue)
+            else:
+                self._coding = self._desk.intake.coding(stream.headers)
         except ApiError as error:
             return self._refused(error)
-        self._known["api"] = self._api.name
-        return Event.MATCHED
+        # An answer of ours goes the way of a refusal: no decision, and Envoy is given what to say.
+        return Event.MATCHED if self._answer is None else Event.REFUSED
 
     async def decide(self, body: bytes) -> Event:
-        if self._api is None:
+        if self._api is None or self._api.parse is None:
             raise LocalProtocolError("a decision before there was an API")
         try:
             parsed = await self._desk.intake.read(self._api.parse, body, self._coding)
         except ApiError as error:
             return self._refused(error)
         self._known["model"] = parsed.model
-        prompt = await self._desk.count(parsed.model, parsed.prompt)
+        if self._api is PASSED_ON:
+            prompt = TokenCount(parsed.prompt.other_tokens, CountSource.BYTES)
+        else:
+            prompt = await self._desk.count(parsed.model, parsed.prompt)
         limit = parsed.max_output_tokens
         self._request = InferenceRequest(
             id=self._desk.new_id(self._request_id),
@@ -108,6 +139,7 @@ class _Visit:
             prompt=prompt,
             max_output_tokens=None if limit is None else limit * parsed.choices,
             stream=parsed.stream,
+            pool=self._pool,
         )
         outcome = self._desk.decide(self._request)
         if isinstance(outcome, Refusal):
@@ -124,12 +156,14 @@ class _Visit:
         return Event.REFUSED
 
     def reply(self, action: Action) -> bytes:
+        if self._answer is not None:
+            return codec.answer(self._answer, self._known)
         if self._error is not None:
-            return codec.refusal(self._error, self._known)
-        if self._request is None or self._decision is None:
+            return codec.refusal(self._error, self._known, self._shape)
+        if self._api is None or self._request is None or self._decision is None:
             raise LocalProtocolError("a reply before there was a decision")
         encode = codec.decision_on_headers if action is Action.ROUTE_HEADERS else codec.decision_on_body
-        return encode(self._request, self._decision)
+        return encode(self._request, self._decision, self._api.usage)
 
     def delivered(self) -> None:
         self._held = None

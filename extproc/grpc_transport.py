@@ -1,33 +1,21 @@
 """The exchange over grpc.aio: reading, writing, and the status with which a stream ends."""
 
-import asyncio
-import contextlib
-import enum
-import logging
+import functools
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
 
+from extproc import transport
 from extproc.desk import Desk
-from extproc.exchange import Abandoned, exchange
-from extproc.stream import PeerProtocolError, Phase, Stream
+from extproc.exchange import Abandoned
+from extproc.transport import ENVELOPE_BYTES, METHOD, SERVICE, Ending, Observer, Status
 
-SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
-METHOD = "Process"
-
-STREAM_SECONDS = 900.0
-"""The longest that a stream may take, an upload's time included. Envoy gives up long before, and then cancels the
-stream; this is for an Envoy that does not."""
-
-ENVELOPE_BYTES = 1_048_576
-"""What a message may hold besides the body: headers, attributes, metadata."""
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 WAITING_STREAMS = 100_000
 """Streams that may wait to be taken up: as many as Envoy may have open."""
-
-_log = logging.getLogger(__name__)
 
 
 def server_options(max_body_bytes: int) -> Sequence[tuple[str, int]]:
@@ -53,29 +41,6 @@ def server_options(max_body_bytes: int) -> Sequence[tuple[str, int]]:
     )
 
 
-class Outcome(enum.Enum):
-    """How a stream ended."""
-
-    FINISHED = "finished"
-    """A decision or a refusal was delivered."""
-    CANCELLED = "cancelled"
-    """Envoy ended it before it had a decision or a refusal, mostly because the client left."""
-    FAILED = "failed"
-    """It ended with an error status."""
-
-
-class Observer(Protocol):
-    """Counts streams. Neither method may raise."""
-
-    def stream_started(self) -> None:
-        """Take note of a stream that Envoy opened."""
-        ...
-
-    def stream_ended(self, outcome: Outcome) -> None:
-        """Take note of its end; called once for each that was started."""
-        ...
-
-
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
@@ -91,36 +56,10 @@ def handler(desk: Desk, observer: Observer) -> grpc.GenericRpcHandler:
 
 
 async def serve(desk: Desk, observer: Observer, context: Context) -> None:
-    """Serve one stream to its end. It ends with OK only when its last reply was written."""
-    observer.stream_started()
-    outcome = Outcome.FAILED
-    stream = Stream()
-    try:
-        async with (
-            asyncio.timeout(STREAM_SECONDS),
-            contextlib.aclosing(exchange(_Messages(context), desk, stream)) as replies,
-        ):
-            async for reply in replies:
-                await _write(context, reply)
-        outcome = Outcome.FINISHED
-    except asyncio.CancelledError:
-        outcome = Outcome.FINISHED if stream.phase is Phase.ANSWERING else Outcome.CANCELLED
-        raise
-    except Abandoned:
-        outcome = Outcome.FINISHED if stream.phase is Phase.ANSWERING else Outcome.CANCELLED
-        await _abort(context, grpc.StatusCode.CANCELLED, "the stream was ended before the decision")
-    except PeerProtocolError as error:
-        _log.warning("Envoy does not keep to the protocol", extra={"fields": {"reason": str(error)}})
-        await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, f"unexpected: {error}")
-    except TimeoutError:
-        _log.warning("a stream took too long", extra={"fields": {"seconds": STREAM_SECONDS}})
-        await _abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "the stream took too long")
-    except Exception as error:  # noqa: BLE001  whatever went wrong, the stream must not end with OK
-        # The class alone: a message might quote the request.
-        _log.error("a stream failed", extra={"fields": {"error": type(error).__name__}})
-        await _abort(context, grpc.StatusCode.INTERNAL, "the decision failed")
-    finally:
-        observer.stream_ended(outcome)
+    """Serve one stream to its end."""
+    ending = await transport.serve(_Messages(context), functools.partial(_write, context), desk, observer)
+    if ending.status is not Status.OK:
+        await _abort(context, ending)
 
 
 class _Messages:
@@ -147,14 +86,14 @@ async def _write(context: Context, reply: bytes) -> None:
         raise Abandoned from None
 
 
-async def _abort(context: Context, code: grpc.StatusCode, details: str) -> None:
+async def _abort(context: Context, ending: Ending) -> None:
     """End the stream with an error.
 
     Raises:
         AbortError: always, unless the stream is dead already; grpc.aio knows it for what it is.
     """
     try:
-        await context.abort(code, details)
+        await context.abort(_CODES[ending.status], ending.details)
     except grpc.aio.AbortError:
         raise
     except grpc.aio.BaseError:

@@ -1,6 +1,6 @@
 """Prompts that are given as they are: a text, token ids, or a batch of either."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from extproc.body import MAX_ITEMS
 from extproc.errors import missing, wrong_type, wrong_value
@@ -36,7 +36,7 @@ def of_field(param: str, value: Any) -> Prompts:
         raise wrong_type(param, EXPECTED)
     if not value:
         raise wrong_value(param, "at least one prompt")
-    if _all_are(int, value):
+    if are_ids(value):
         return Prompts((), len(value), 1)
     if len(value) > MAX_ITEMS:
         raise wrong_value(param, f"at most {MAX_ITEMS} prompts")
@@ -45,13 +45,14 @@ def of_field(param: str, value: Any) -> Prompts:
     for place, prompt in enumerate(value):
         if isinstance(prompt, str):
             texts.append(prompt)
-        elif isinstance(prompt, list) and _all_are(int, prompt):
+        elif are_ids(prompt):
             tokens += len(prompt)
         else:
             raise wrong_type(f"{param}[{place}]", "a string or an array of token ids")
     return Prompts(tuple(texts), tokens, len(value))
 
 
-def _all_are(kind: type, values: list[Any]) -> bool:
+def are_ids(value: Any) -> TypeGuard[list[int]]:
+    """Return whether ``value`` is an array of token ids."""
     # A set of types rather than isinstance in a loop: a prompt may have a million ids, and true is not one.
-    return set(map(type, values)) <= {kind}
+    return isinstance(value, list) and set(map(type, value)) <= {int}

@@ -101,3 +101,15 @@ class AiProtocolManager(_message.Message):
     RESPONSE_HANDLING_FIELD_NUMBER: _ClassVar[int]
     response_handling: ResponseHandling
     def __init__(self, response_handling: _Optional[_Union[ResponseHandling, _Mapping]] = ...) -> None: ...
+
+class ResponsePerRoute(_message.Message):
+    __slots__ = ("llm_protocol",)
+    LLM_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    llm_protocol: LLMProtocol
+    def __init__(self, llm_protocol: _Optional[_Union[LLMProtocol, str]] = ...) -> None: ...
+
+class AiProtocolManagerPerRoute(_message.Message):
+    __slots__ = ("response",)
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    response: ResponsePerRoute
+    def __init__(self, response: _Optional[_Union[ResponsePerRoute, _Mapping]] = ...) -> None: ...

@@ -25,7 +25,13 @@ pools:
 EVERY_KEY: dict[str, Any] = {
     "listener": {"address": "0.0.0.0", "port": 80},
     "admin": {"address": "127.0.0.1", "port": 9091},
-    "control": {"address": "0.0.0.0", "advertise": "10.0.0.2", "xds_port": 1, "ext_proc_port": 2},
+    "control": {
+        "address": "0.0.0.0",
+        "advertise": "10.0.0.2",
+        "xds_port": 1,
+        "ext_proc_port": 2,
+        "ext_proc_transport": "h2",
+    },
     "envoy": {"admin_address": "127.0.0.2", "admin_port": 3, "concurrency": 8},
     "limits": {
         "max_body_bytes": 1_000_000,
@@ -36,6 +42,7 @@ EVERY_KEY: dict[str, Any] = {
         "lease_seconds": 30,
     },
     "scrape": {"interval_seconds": 0.5, "timeout_seconds": 1, "max_bytes": 100_000},
+    "unknown_paths": {"pool": "llama"},
     "pools": [
         {
             "name": "llama",

@@ -78,10 +78,10 @@ def test_equal_addresses_are_written_alike() -> None:
 @pytest.mark.parametrize(
     ("path", "siblings"),
     [
-        ("pool", "listener, admin, control, envoy, limits, scrape, pools"),
+        ("pool", "listener, admin, control, envoy, limits, scrape, unknown_paths, pools"),
         ("listener.prot", "address, port"),
         ("admin.path", "address, port"),
-        ("control.port", "address, advertise, xds_port, ext_proc_port"),
+        ("control.port", "address, advertise, xds_port, ext_proc_port, ext_proc_transport"),
         ("envoy.binary", "admin_address, admin_port, concurrency"),
         (
             "limits.max",
@@ -279,6 +279,28 @@ def test_a_long_value_is_cut() -> None:
 def test_what_contradicts_another_key_names_both(path: str, value: Any, said: str) -> None:
     (line,) = faults(changed(path, value))
     assert said in line
+
+
+def test_unknown_paths_are_refused_unless_a_pool_takes_them() -> None:
+    assert parse(EXAMPLE, "x").unknown_paths.pool is None
+    assert parsed(changed("unknown_paths", "refuse")).unknown_paths.pool is None
+    assert parsed(changed("unknown_paths", {"pool": "rest"})).unknown_paths.pool == "rest"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("accept", "unknown_paths: expected refuse, or a mapping with the key pool, not 'accept'"),
+        (7, "unknown_paths: expected refuse, or a mapping with the key pool, not 7"),
+        (None, "unknown_paths: expected refuse, or a mapping with the key pool, not null"),
+        ({}, "unknown_paths.pool: missing; this key is required"),
+        ({"pool": 7}, "unknown_paths.pool: expected text, not 7"),
+        ({"pool": "gone"}, "unknown_paths.pool: expected one of llama, rest, not 'gone'"),
+        ({"pool": "rest", "to": 1}, "unknown_paths.to: unknown key; expected one of pool"),
+    ],
+)
+def test_what_is_neither_refusal_nor_a_pool_is_told_what_was_expected(value: Any, said: str) -> None:
+    assert faults(changed("unknown_paths", value)) == [said]
 
 
 def test_an_endpoint_that_is_the_listener_itself_is_a_loop() -> None:

@@ -115,6 +115,11 @@ class Control(_Section):
     )
     xds_port: Port = Field(18000, description="Port of the discovery service and of the access-log intake.")
     ext_proc_port: Port = Field(18001, description="Port of the external-processing service.")
+    ext_proc_transport: Literal["grpc", "h2"] = Field(
+        "grpc",
+        description="What serves it: `grpc`, which is grpc.aio, or `h2`, which is HTTP/2 on asyncio and takes less CPU "
+        "time. Envoy sees no difference.",
+    )
 
     @property
     def reached_at(self) -> str:
@@ -189,6 +194,26 @@ class Scrape(_Section):
         return 3 * self.interval_seconds + self.timeout_seconds
 
 
+REFUSE = "refuse"
+
+
+class UnknownPaths(_Section):
+    """What becomes of requests on paths that Tidegate does not know: `refuse`, or the pool that takes them, unread."""
+
+    pool: PoolName | None = Field(
+        description="Its name. Engines have paths that are not for everybody, such as those that load other models."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _word(cls, value: Any) -> Any:
+        if isinstance(value, cls | dict):
+            return value
+        if value != REFUSE:
+            raise fault(f"expected {REFUSE}, or a mapping with the key pool, not {shown(value)}")
+        return {"pool": None}
+
+
 class Endpoint(_Section):
     """One engine."""
 
@@ -226,6 +251,11 @@ class Pool(_Section):
     endpoints: tuple[Endpoint, ...] = Field(min_length=1, description="The engines.")
 
 
+def _or_refuse(schema: dict[str, Any]) -> None:
+    schema["anyOf"] = [{"$ref": schema.pop("$ref")}, {"const": REFUSE}]
+    schema["default"] = REFUSE
+
+
 class Config(_Section):
     """The whole file."""
 
@@ -235,12 +265,18 @@ class Config(_Section):
     envoy: Envoy = Field(Envoy(), description="The Envoy that `tidegate up` starts.")
     limits: Limits = Field(Limits(), description="Bounds on what one request may take.")
     scrape: Scrape = Field(Scrape(), description="How the engines are asked for their load.")
+    unknown_paths: UnknownPaths = Field(
+        UnknownPaths(pool=None),
+        description="What becomes of requests on paths that Tidegate does not know.",
+        json_schema_extra=_or_refuse,
+    )
     pools: tuple[Pool, ...] = Field(min_length=1, description="The fleet.")
 
     @model_validator(mode="after")
     def _whole(self) -> "Config":
         """Check what no key can say alone; a line for each fault."""
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
+        faults += _passed_nowhere(self)
         if faults:
             raise fault("\n".join(faults))
         return self
@@ -278,6 +314,12 @@ def _nowhere(control: Control) -> Iterator[str]:
     reached_at = control.reached_at
     if addresses.is_unspecified(reached_at):
         yield f"control.advertise: expected the IP address that Envoy connects to; {reached_at} is every address"
+
+
+def _passed_nowhere(config: Config) -> Iterator[str]:
+    pool, names = config.unknown_paths.pool, [pool.name for pool in config.pools]
+    if pool is not None and pool not in names:
+        yield f"unknown_paths.pool: expected one of {', '.join(names)}, not {shown(pool)}"
 
 
 def _loops(config: Config) -> Iterator[str]:

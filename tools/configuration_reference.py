@@ -108,7 +108,7 @@ def _row(key: str, value: Mapping[str, Any], required: Any, defs: Mapping[str, A
     if key in required:
         default = "required"
     elif inner is not None:
-        default = ""
+        default = f"`{value['default']}`" if isinstance(value.get("default"), str) else ""
     else:
         default = "none" if value["default"] is None else f"`{json.dumps(value['default'])}`"
     # A description that a section's own says as well is left out of the schema.
@@ -118,7 +118,8 @@ def _row(key: str, value: Mapping[str, Any], required: Any, defs: Mapping[str, A
 
 def _model(value: Mapping[str, Any], defs: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the model of a section, or of the sections in a list; ``None`` for a plain value."""
-    reference = value.get("$ref") or value.get("items", {}).get("$ref")
+    places = (value, value.get("items", {}), *value.get("anyOf", ()))
+    reference = next((place["$ref"] for place in places if "$ref" in place), None)
     return defs[reference.rpartition("/")[2]] if reference else None
 
 
@@ -127,7 +128,8 @@ def _type(value: Mapping[str, Any], inner: Mapping[str, Any] | None) -> str:
     if value.get("type") == "array":
         return "list of mappings" if inner else f"list of {names[value['items']['type']]}"
     if inner is not None:
-        return "mapping"
+        words = [f"`{kind['const']}`" for kind in value.get("anyOf", ()) if "const" in kind]
+        return " or ".join([*words, "mapping"])
     plain = value.get("type") or next(kind["type"] for kind in value["anyOf"] if kind["type"] != "null")
     return names[plain]
 

@@ -15,7 +15,7 @@ from envoy_data_plane.google.protobuf import Any
 from protos import ai_pb2
 from tidegate.config import Limits
 from xds.messages import grpc_service, seconds
-from xds.names import DECISION_NAMESPACE, DESTINATION_NAMESPACE, EXT_PROC_CLUSTER, USAGE_NAMESPACE
+from xds.names import DECISION_NAMESPACE, DESTINATION_NAMESPACE, EXT_PROC_CLUSTER, USAGE_FILTER, USAGE_NAMESPACE
 from xds.routes import other_hosts
 
 READ_BY_A_DECISION = (":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id")
@@ -36,7 +36,7 @@ def http_filters(limits: Limits) -> list[hcm.HttpFilter]:
     """Return the chain in order. Usage is read after the decision, that is: nearer to the engine."""
     return [
         _filter("envoy.filters.http.ext_proc", _ext_proc(limits)),
-        hcm.HttpFilter(name="envoy.filters.http.ai_protocol_manager", typed_config=_usage()),
+        hcm.HttpFilter(name=USAGE_FILTER, typed_config=_usage()),
         _filter("envoy.filters.http.router", router.Router(suppress_envoy_headers=True)),
     ]
 

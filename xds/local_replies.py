@@ -1,4 +1,4 @@
-"""What Envoy itself answers, in the form of OpenAI's errors, so that client libraries understand it.
+"""What Envoy itself answers, in the form of OpenAI's errors, or of Anthropic's on its API, as client libraries read it.
 
 The messages are fixed: Envoy's own name transport failures and internals, which are not for clients.
 """
@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from envoy_data_plane.envoy.config.accesslog import v3 as accesslog
 from envoy_data_plane.envoy.config.core import v3 as core
+from envoy_data_plane.envoy.config.route import v3 as route
 from envoy_data_plane.envoy.extensions.access_loggers.filters.cel import v3 as cel
 from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager import v3 as hcm
+from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any, Struct
 
 HAS_A_BODY_OF_ITS_OWN = "'content-type' in response.headers"
@@ -44,9 +46,23 @@ REPLIES = (
 """The first that fits is used."""
 
 
+ANTHROPIC_PATHS = "/v1/messages([/?].*)?"
+"""A regular expression that fits the whole path, the query included."""
+
+_ANTHROPIC_TYPES = {
+    413: "request_too_large",
+    500: "api_error",
+    502: "api_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+"""Of everything else the client is to blame."""
+
+
 def local_reply_config() -> hcm.LocalReplyConfig:
-    """Return the mapping from Envoy's statuses to errors as OpenAI writes them."""
-    return hcm.LocalReplyConfig(mappers=[_left_alone(), *(_mapper(reply) for reply in REPLIES)])
+    """Return the mapping from Envoy's statuses to errors as OpenAI and Anthropic write them."""
+    mappers = [mapper for reply in REPLIES for mapper in (_for_anthropic(reply), _for_openai(reply))]
+    return hcm.LocalReplyConfig(mappers=[_left_alone(), *mappers])
 
 
 def _left_alone() -> hcm.ResponseMapper:
@@ -60,18 +76,39 @@ def _left_alone() -> hcm.ResponseMapper:
     )
 
 
-def _mapper(reply: _Reply) -> hcm.ResponseMapper:
+def _for_openai(reply: _Reply) -> hcm.ResponseMapper:
     error = {"message": reply.message, "type": reply.kind, "param": None, "code": reply.code}
-    return hcm.ResponseMapper(
-        filter=accesslog.AccessLogFilter(
-            status_code_filter=accesslog.StatusCodeFilter(
-                comparison=accesslog.ComparisonFilter(
-                    op=reply.comparison,
-                    value=core.RuntimeUInt32(default_value=reply.status, runtime_key=f"tidegate.reply_{reply.status}"),
-                )
+    return _mapper(reply, _status_is(reply), {"error": error})
+
+
+def _for_anthropic(reply: _Reply) -> hcm.ResponseMapper:
+    error = {"type": _ANTHROPIC_TYPES.get(reply.status, "invalid_request_error"), "message": reply.message}
+    both = accesslog.AndFilter(filters=[_status_is(reply), _path_is_anthropics()])
+    return _mapper(reply, accesslog.AccessLogFilter(and_filter=both), {"type": "error", "error": error})
+
+
+def _status_is(reply: _Reply) -> accesslog.AccessLogFilter:
+    return accesslog.AccessLogFilter(
+        status_code_filter=accesslog.StatusCodeFilter(
+            comparison=accesslog.ComparisonFilter(
+                op=reply.comparison,
+                value=core.RuntimeUInt32(default_value=reply.status, runtime_key=f"tidegate.reply_{reply.status}"),
             )
-        ),
-        body_format_override=core.SubstitutionFormatString(json_format=Struct.from_dict({"error": error})),
+        )
+    )
+
+
+def _path_is_anthropics() -> accesslog.AccessLogFilter:
+    path = matcher.StringMatcher(safe_regex=matcher.RegexMatcher(regex=ANTHROPIC_PATHS))
+    return accesslog.AccessLogFilter(
+        header_filter=accesslog.HeaderFilter(header=route.HeaderMatcher(name=":path", string_match=path))
+    )
+
+
+def _mapper(reply: _Reply, when: accesslog.AccessLogFilter, body: dict[str, object]) -> hcm.ResponseMapper:
+    return hcm.ResponseMapper(
+        filter=when,
+        body_format_override=core.SubstitutionFormatString(json_format=Struct.from_dict(body)),
         headers_to_add=[_header("retry-after", reply.retry_after)] if reply.retry_after else [],
     )
 

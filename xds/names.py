@@ -19,6 +19,7 @@ DESTINATION_KEY = "x-gateway-destination-endpoint"
 SERVED_KEY = "x-gateway-destination-endpoint-served"
 """The endpoints to try, and the one that served: the protocol of the Gateway API Inference Extension, proposal 004."""
 
+USAGE_FILTER = "envoy.filters.http.ai_protocol_manager"
 USAGE_NAMESPACE = "ai_usage"
 """Typed dynamic metadata in which Envoy leaves the token usage that it read out of an answer."""
 

@@ -5,9 +5,10 @@ from envoy_data_plane.envoy.extensions.retry.host.previous_hosts import v3 as pr
 from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any
 
+from protos import ai_pb2
 from tidegate.config import Config, Limits, Pool
 from xds.messages import seconds
-from xds.names import DECISION_NAMESPACE, ROUTES, SERVED_KEY, UNDECIDED_CLUSTER
+from xds.names import DECISION_NAMESPACE, ROUTES, SERVED_KEY, UNDECIDED_CLUSTER, USAGE_FILTER
 
 RETRY_ON = "connect-failure,refused-stream,reset,retriable-status-codes"
 """Failures before the answer's headers; Envoy retries nothing after them. Timeouts are not among them: a second engine
@@ -15,6 +16,10 @@ would begin the same long work anew."""
 
 RETRIABLE_STATUS = (429, 502, 503)
 """What a busy or starting engine says (vLLM, SGLang, llama.cpp 503; TGI 429). A 500 may be the request's own doing."""
+
+
+USAGE_PROTOCOLS = {"responses": ai_pb2.OPENAI_RESPONSES, "messages": ai_pb2.ANTHROPIC_MESSAGES}
+"""How answers tell their token usage, by what the decision says in ``usage``, where it is not the filter's default."""
 
 
 def route_configuration(config: Config) -> route.RouteConfiguration:
@@ -30,7 +35,10 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
             route.VirtualHost(
                 name=ROUTES,
                 domains=["*"],
-                routes=[*(_decided(pool, config.limits) for pool in config.pools), _undecided(config.limits)],
+                routes=[
+                    *(route for pool in config.pools for route in _of_pool(pool, config.limits)),
+                    _undecided(config.limits),
+                ],
             )
         ],
         # Token usage cannot be read out of a compressed answer.
@@ -40,10 +48,20 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
     )
 
 
-def _decided(pool: Pool, limits: Limits) -> route.Route:
+def _of_pool(pool: Pool, limits: Limits) -> list[route.Route]:
+    """Return one route for each form of usage, because it is the route that tells Envoy's reader which it is."""
+    particular = [_decided(pool, limits, usage) for usage in USAGE_PROTOCOLS]
+    return [*particular, _decided(pool, limits)]
+
+
+def _decided(pool: Pool, limits: Limits, usage: str | None = None) -> route.Route:
+    needed = [_decision_has("pool", pool.name)]
+    if usage is not None:
+        needed.append(_decision_has("usage", usage))
     return route.Route(
-        name=pool.name,
-        match=route.RouteMatch(prefix="/", dynamic_metadata=[_decision_is(pool.name)]),
+        name=pool.name if usage is None else f"{pool.name}/{usage}",
+        match=route.RouteMatch(prefix="/", dynamic_metadata=needed),
+        typed_per_filter_config={} if usage is None else {USAGE_FILTER: _usage_told_as(USAGE_PROTOCOLS[usage])},
         # A retry needs the whole body again: what is not buffered is not retried.
         request_body_buffer_limit=limits.max_body_bytes,
         route=route.RouteAction(
@@ -71,11 +89,19 @@ def _undecided(limits: Limits) -> route.Route:
     )
 
 
-def _decision_is(pool: str) -> matcher.MetadataMatcher:
+def _decision_has(key: str, value: str) -> matcher.MetadataMatcher:
     return matcher.MetadataMatcher(
         filter=DECISION_NAMESPACE,
-        path=[matcher.MetadataMatcherPathSegment(key="pool")],
-        value=matcher.ValueMatcher(string_match=matcher.StringMatcher(exact=pool)),
+        path=[matcher.MetadataMatcherPathSegment(key=key)],
+        value=matcher.ValueMatcher(string_match=matcher.StringMatcher(exact=value)),
+    )
+
+
+def _usage_told_as(protocol: ai_pb2.LLMProtocol) -> Any:
+    response = ai_pb2.ResponsePerRoute(llm_protocol=protocol)
+    return Any(
+        type_url="type.googleapis.com/envoy.extensions.filters.http.ai_protocol_manager.v3.AiProtocolManagerPerRoute",
+        value=ai_pb2.AiProtocolManagerPerRoute(response=response).SerializeToString(deterministic=True),
     )
 
 

@@ -1,6 +1,8 @@
-"""The APIs that are served: one file each, whose name is the metric label and the test's name.
+"""The APIs that are served: one file each, whose name is the metric label.
 
-An API's file defines ``METHOD``, ``PATH`` and ``parse``. Nothing else registers it.
+An API's file defines ``METHOD``, ``PATHS`` and either ``parse``, for what goes to an engine, or ``answer``, for what is
+answered here. Nothing else registers it. A path that ends in ``/`` stands for everything below it. Where it says
+nothing, answers tell their token usage as chat completions do; ``USAGE`` says otherwise.
 """
 
 import importlib
@@ -8,31 +10,52 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from extproc import passthrough
 from extproc.body import ParsedBody
+from extproc.desk import Catalogue
 from extproc.errors import ApiError
+from extproc.usage import Usage
+
+Parse = Callable[[bytes], ParsedBody]
+Answer = Callable[[str, Catalogue], bytes]
+
+ANY_METHOD = "*"
 
 
 class Api(NamedTuple):
-    """One API.
+    """One API at one of its paths.
 
     Attributes:
         name: the name of its file.
-        method: the HTTP method, in capitals.
+        method: the HTTP method, in capitals, or ``ANY_METHOD``.
         path: the path, without a query.
-        parse: understands a body, or raises ``ApiError``; raises nothing else, whatever the bytes.
+        parse: understands a body, or raises ``ApiError``; raises nothing else, whatever the bytes. ``None`` for an API
+            that is answered here.
+        answer: returns the JSON answer for a path, given what is served, or raises ``ApiError``.
+        usage: how its answers tell what they cost.
     """
 
     name: str
     method: str
     path: str
-    parse: Callable[[bytes], ParsedBody]
+    parse: Parse | None = None
+    answer: Answer | None = None
+    usage: Usage = Usage.CHAT_COMPLETIONS
 
 
 def _load() -> Mapping[str, Api]:
     found = {}
     for entry in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{entry.name}")
-        found[module.PATH] = Api(entry.name, module.METHOD, module.PATH, module.parse)
+        for path in module.PATHS:
+            found[path] = Api(
+                entry.name,
+                module.METHOD,
+                path,
+                getattr(module, "parse", None),
+                getattr(module, "answer", None),
+                getattr(module, "USAGE", Usage.CHAT_COMPLETIONS),
+            )
     return found
 
 
@@ -40,17 +63,25 @@ APIS: Mapping[str, Api] = _load()
 """The APIs by path."""
 
 
-def match(headers: Mapping[str, str]) -> Api:
-    """Return the API that a request with these headers is for.
+PASSED_ON = Api(passthrough.NAME, ANY_METHOD, "", passthrough.parse, usage=passthrough.USAGE)
+"""What stands for all paths that are not known, where they are passed on."""
+
+
+def match(headers: Mapping[str, str], *, pass_on: bool = False) -> Api:
+    """Return the API that a request with these headers is for; ``PASSED_ON`` for an unknown path, if that is wanted.
 
     Raises:
         ApiError: 404, there is no such path; 405, not by this method.
     """
-    api = APIS.get(headers.get(":path", "").partition("?")[0])
+    api = _at(path_of(headers))
+    if api is None and pass_on:
+        return PASSED_ON
     if api is None:
-        served = ", ".join(f"{api.method} {api.path}" for api in APIS.values())
+        served = ", ".join(
+            f"{api.method} {api.path}" for api in APIS.values() if api.path.startswith("/v1/") and api.path[-1] != "/"
+        )
         raise ApiError(404, f"There is no such path. Served are {served}.", reason="unknown_path", code="unknown_url")
-    if headers.get(":method") != api.method:
+    if api.method not in {headers.get(":method"), ANY_METHOD}:
         raise ApiError(
             405,
             f"{api.path} is served by {api.method} alone.",
@@ -59,3 +90,15 @@ def match(headers: Mapping[str, str]) -> Api:
             headers={"allow": api.method},
         )
     return api
+
+
+def path_of(headers: Mapping[str, str]) -> str:
+    """Return the path of a request, without its query."""
+    return headers.get(":path", "").partition("?")[0]
+
+
+def _at(path: str) -> Api | None:
+    if path.endswith("/"):
+        return None
+    below = (api for api in APIS.values() if api.path.endswith("/") and path.startswith(api.path))
+    return APIS.get(path) or next(below, None)

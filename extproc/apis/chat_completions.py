@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from extproc.body import ParsedBody, choice_count, model_name, read, token_limit, truth
-from extproc.conversation import of_messages, of_schemas
+from extproc.conversation import of_messages, of_schemas, with_schemas
 
 METHOD = "POST"
-PATH = "/v1/chat/completions"
+PATHS = ("/v1/chat/completions",)
 
 
 class _Fields(msgspec.Struct):
@@ -35,14 +35,11 @@ def _understand(fields: _Fields) -> ParsedBody:
     model = model_name(fields.model)
     conversation = of_messages(fields.messages)
     schemas = of_schemas(tools=fields.tools, functions=fields.functions)
-    shape = conversation.shape
-    if schemas:
-        shape = shape._replace(schema_characters=sum(map(len, schemas)))
     return ParsedBody(
         model=model,
         texts=(*conversation.texts, *schemas),
         overhead_tokens=conversation.tokens,
-        conversation=shape,
+        conversation=with_schemas(conversation.shape, schemas),
         max_output_tokens=token_limit(max_completion_tokens=fields.max_completion_tokens, max_tokens=fields.max_tokens),
         stream=truth(fields.stream),
         choices=choice_count(n=fields.n),

@@ -8,7 +8,7 @@ from extproc import prompts
 from extproc.body import ParsedBody, choice_count, model_name, read, token_limit, truth
 
 METHOD = "POST"
-PATH = "/v1/completions"
+PATHS = ("/v1/completions",)
 
 
 class _Fields(msgspec.Struct):

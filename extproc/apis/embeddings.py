@@ -8,7 +8,7 @@ from extproc import prompts
 from extproc.body import ParsedBody, model_name, read
 
 METHOD = "POST"
-PATH = "/v1/embeddings"
+PATHS = ("/v1/embeddings",)
 
 
 class _Fields(msgspec.Struct):

@@ -23,6 +23,8 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "sim-test"
+TRANSPORT = os.environ.get("TIDEGATE_TEST_EXT_PROC_TRANSPORT", "grpc")
+"""The transport that these tests run over, unless one says otherwise."""
 
 
 def tidegate(*arguments: str) -> list[str]:
@@ -200,7 +202,7 @@ def configuration(engine_ports: Sequence[int], policy: str = "least_tokens", eng
     return {
         "listener": {"port": free_port()},
         "admin": {"port": free_port()},
-        "control": {"xds_port": free_port(), "ext_proc_port": free_port()},
+        "control": {"xds_port": free_port(), "ext_proc_port": free_port(), "ext_proc_transport": TRANSPORT},
         "envoy": {"admin_port": free_port(), "concurrency": 1},
         "scrape": {"interval_seconds": 0.2},
         "pools": [

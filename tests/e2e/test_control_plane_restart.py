@@ -9,50 +9,55 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.e2e.stack import MODEL, Stack, configuration, engines, until, up
 
 
-def test_a_killed_control_plane_loses_none_of_twenty_streams(tmp_path: Path) -> None:
-    with (
-        engines(tmp_path, "rtx4090", "rtx4090", options=("--speed", "0.5")) as ports,
-        up(tmp_path, configuration(ports)) as stack,
-    ):
-        tokens = 120
-        results: list[tuple[int, int, bool]] = []
+@pytest.mark.parametrize("transport", ["grpc", "h2"])
+def test_a_killed_control_plane_loses_none_of_twenty_streams(tmp_path: Path, transport: str) -> None:
+    config = configuration([])
+    config["control"]["ext_proc_transport"] = transport
+    with engines(tmp_path, "rtx4090", "rtx4090", options=("--speed", "0.5")) as ports:
+        config["pools"][0]["endpoints"] = [{"address": f"127.0.0.1:{port}"} for port in ports]
+        with up(tmp_path, config) as stack:
+            _kill_under_twenty_streams(stack)
 
-        def stream() -> None:
-            connection = http.client.HTTPConnection("127.0.0.1", stack.config["listener"]["port"], timeout=60)
-            body = {
-                "model": MODEL,
-                "messages": [{"role": "user", "content": "tell"}],
-                "max_tokens": tokens,
-                "ignore_eos": True,
-                "stream": True,
-            }
-            with contextlib.closing(connection):
-                connection.request(
-                    "POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"}
-                )
-                answer = connection.getresponse()
-                text = answer.read().decode()
-                results.append((answer.status, text.count('"content":"'), text.endswith("data: [DONE]\n\n")))
 
-        threads = [threading.Thread(target=stream) for _ in range(20)]
-        for thread in threads:
-            thread.start()
-        until(lambda: stack.total("tidegate_inflight_requests", pool="default") == 20, 10, "20 streams run")
-        control_plane = stack.child("serve")
-        control_plane.send_signal(signal.SIGKILL)
-        until(lambda: "ended unexpectedly" in stack.log(), 5, "its death is noticed")
-        assert not results, "the streams are still running"
-        for thread in threads:
-            thread.join(60)
-        assert len(results) == 20
-        assert all(status == 200 and content >= tokens and done for status, content, done in results), results
-        until(lambda: _asks(stack) == 200, 15, "a new control plane decides")
-        assert stack.child("serve").pid != control_plane.pid
-        until(lambda: stack.inflight() == {}, 5, "nothing is in flight")
+def _kill_under_twenty_streams(stack: Stack) -> None:
+    tokens = 120
+    results: list[tuple[int, int, bool]] = []
+
+    def stream() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", stack.config["listener"]["port"], timeout=60)
+        body = {
+            "model": MODEL,
+            "messages": [{"role": "user", "content": "tell"}],
+            "max_tokens": tokens,
+            "ignore_eos": True,
+            "stream": True,
+        }
+        with contextlib.closing(connection):
+            connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            results.append((answer.status, text.count('"content":"'), text.endswith("data: [DONE]\n\n")))
+
+    threads = [threading.Thread(target=stream) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    until(lambda: stack.total("tidegate_inflight_requests", pool="default") == 20, 10, "20 streams run")
+    control_plane = stack.child("serve")
+    control_plane.send_signal(signal.SIGKILL)
+    until(lambda: "ended unexpectedly" in stack.log(), 5, "its death is noticed")
+    assert not results, "the streams are still running"
+    for thread in threads:
+        thread.join(60)
+    assert len(results) == 20
+    assert all(status == 200 and content >= tokens and done for status, content, done in results), results
+    until(lambda: _asks(stack) == 200, 15, "a new control plane decides")
+    assert stack.child("serve").pid != control_plane.pid
+    until(lambda: stack.inflight() == {}, 5, "nothing is in flight")
 
 
 def test_envoy_goes_on_serving_what_runs_and_refuses_the_rest_while_nobody_decides(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from extproc.desk import Catalogue
 from extproc.intake import Intake
 from tidegate.fleet.ledger import Reservation
 from tidegate.scheduling.dispatch import Decision, Refusal, RefusalReason
@@ -24,6 +25,10 @@ class FakeDesk:
         self.counted: list[tuple[str, Prompt]] = []
         self.refusals: list[tuple[str, str, str, int, str]] = []
         self.fault: Exception | None = None
+        self.unknown_paths = ""
+
+    def catalogue(self) -> Catalogue:
+        return Catalogue(("m", "org/model"), 1_700_000_000, self.unknown_paths)
 
     def new_id(self, request_id: str) -> str:
         self.ids += 1

@@ -47,8 +47,11 @@ def _written(value: Any) -> bytes:
 PYTHON_WORDS = ("<class", "NoneType", "dict", "`str`", "`int`", "`object`", "Traceback", "msgspec", "0x")
 
 
-def is_sound(parsed: ParsedBody | ApiError) -> bool:
-    """Whether a parse's outcome is one of the two that are allowed, and within its bounds."""
+def is_sound(parsed: ParsedBody | ApiError, *, named: bool = True) -> bool:
+    """Whether a parse's outcome is one of the two that are allowed, and within its bounds.
+
+    ``named`` says whether a model must be.
+    """
     if isinstance(parsed, ApiError):
         clean = not any(word in parsed.message for word in PYTHON_WORDS)
         return parsed.status == 400 and clean and bool(parsed.body())
@@ -56,7 +59,7 @@ def is_sound(parsed: ParsedBody | ApiError) -> bool:
     for text in (parsed.model, *parsed.texts):
         text.encode()
     return (
-        1 <= len(parsed.model) <= 256
+        int(named) <= len(parsed.model) <= 256
         and parsed.known_tokens >= 0
         and parsed.overhead_tokens >= 0
         and (limit is None or 0 <= limit <= 10_000_000)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from extproc import codec
 from extproc.errors import ApiError
 from extproc.stream import OtherMessage, PeerProtocolError, RequestBody, RequestHeaders
+from extproc.usage import Usage
 from protos import core_pb2, ext_proc_pb2
 from tests.extproc.envoy_model import body_message, header_map, headers_message
 from tidegate.fleet.ledger import Reservation
@@ -96,7 +97,7 @@ def _decided(model: str = "m", addresses: tuple[str, ...] = ("10.0.0.1:80",)) ->
 def test_a_decision_names_the_endpoints_in_order_and_clears_the_route() -> None:
     request, decision = _decided(addresses=("10.0.0.1:80", "[fd00::7]:8000"))
 
-    reply = ext_proc_pb2.ProcessingResponse.FromString(codec.decision_on_body(request, decision))
+    reply = ext_proc_pb2.ProcessingResponse.FromString(codec.decision_on_body(request, decision, Usage.RESPONSES))
 
     assert reply.WhichOneof("response") == "request_body"
     assert reply.request_body.response.clear_route_cache
@@ -114,6 +115,7 @@ def test_a_decision_names_the_endpoints_in_order_and_clears_the_route() -> None:
             "prompt_tokens": 42,
             "count_source": "bytes",
             "stream": True,
+            "usage": "responses",
         },
     }
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extproc.errors import ApiError, missing, of_refusal, wrong_type, wrong_value
+from extproc.errors import ApiError, Shape, missing, of_refusal, shape_of, wrong_type, wrong_value
 from tidegate.scheduling.dispatch import Refusal, RefusalReason
 
 
@@ -44,6 +44,12 @@ def test_a_pool_without_endpoints_is_worth_another_try() -> None:
     assert "default" not in error.message
 
 
+def test_no_model_where_one_must_be_named_is_told_as_that() -> None:
+    error = of_refusal(Refusal(RefusalReason.UNKNOWN_MODEL), "")
+
+    assert (error.status, error.param, error.code) == (400, "model", "missing_required_parameter")
+
+
 @pytest.mark.parametrize("reason", RefusalReason)
 def test_every_reason_to_refuse_has_an_answer(reason: RefusalReason) -> None:
     assert of_refusal(Refusal(reason), "m").reason == reason.value
@@ -56,3 +62,35 @@ def test_a_model_is_echoed_escaped_and_cut(model: str) -> None:
     assert message.isascii()
     assert message.isprintable()
     assert len(message) < 1300
+
+
+@pytest.mark.parametrize(
+    ("path", "shape"),
+    [
+        ("/v1/messages", Shape.ANTHROPIC),
+        ("/v1/messages/count_tokens", Shape.ANTHROPIC),
+        ("/v1/messagesx", Shape.OPENAI),
+        ("/v1/chat/completions", Shape.OPENAI),
+        ("", Shape.OPENAI),
+    ],
+)
+def test_the_path_says_what_form_an_error_has(path: str, shape: Shape) -> None:
+    assert shape_of(path) is shape
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (404, "not_found_error"),
+        (405, "invalid_request_error"),
+        (415, "invalid_request_error"),
+        (429, "rate_limit_error"),
+        (500, "api_error"),
+        (503, "overloaded_error"),
+    ],
+)
+def test_anthropics_form_has_its_own_types(status: int, kind: str) -> None:
+    error = ApiError(status, "no", param="p", code="c")
+
+    assert json.loads(error.body(Shape.ANTHROPIC)) == {"type": "error", "error": {"type": kind, "message": "no"}}

@@ -40,6 +40,7 @@ async def test_a_request_is_routed_by_its_metadata() -> None:
             "count_source": "sampled",
             "uncorrected_tokens": 15,
             "stream": True,
+            "usage": "chat_completions",
         },
     }
 
@@ -102,22 +103,22 @@ async def test_a_pool_without_endpoints_is_answered_with_503() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "status", "reason"),
+    ("headers", "api", "status", "reason"),
     [
-        ({":path": "/v1/images"}, 404, "unknown_path"),
-        ({":method": "GET"}, 405, "method_not_allowed"),
-        ({"content-encoding": "compress"}, 415, "unsupported_encoding"),
+        ({":path": "/v1/images"}, "", 404, "unknown_path"),
+        ({":method": "GET"}, "", 405, "method_not_allowed"),
+        ({"content-encoding": "compress"}, "chat_completions", 415, "unsupported_encoding"),
     ],
 )
 async def test_what_the_headers_rule_out_is_answered_before_the_body(
-    headers: Mapping[str, str], status: int, reason: str
+    headers: Mapping[str, str], api: str, status: int, reason: str
 ) -> None:
     desk = FakeDesk()
 
     result = await join(desk, Envoy({**POST, **headers}, HELLO), [headers_message({**POST, **headers})])
 
     assert (result.kind, result.status, result.details) == ("answered", status, f"tidegate_{reason}")
-    assert desk.refusals == [("", "", "", status, reason)]
+    assert desk.refusals == [(api, "", "", status, reason)]
     assert desk.requests == []
 
 

@@ -8,8 +8,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from extproc import codec, grpc_transport
-from extproc.grpc_transport import METHOD, SERVICE, Outcome, handler, server_options
+from extproc import codec, grpc_transport, transport
+from extproc.grpc_transport import handler, server_options
+from extproc.transport import METHOD, SERVICE, Outcome
 from protos import ext_proc_pb2
 from tests.extproc.desks import ADDRESSES, FakeDesk
 from tests.extproc.envoy_model import HELLO, POST, body_message, headers_message
@@ -125,9 +126,9 @@ async def test_a_fault_of_ours_ends_the_stream_with_internal_and_no_word_of_it(
 
         assert await _status(call) == (grpc.StatusCode.INTERNAL, "the decision failed")
         assert await streams.end() is Outcome.FAILED
-    (record,) = [record for record in caplog.records if record.name == grpc_transport.__name__]
+    (record,) = [record for record in caplog.records if record.name == transport.__name__]
     line = LogfmtFormatter().format(record)
-    assert 'level=error logger=extproc.grpc_transport msg="a stream failed" error=RuntimeError' in line
+    assert 'level=error logger=extproc.transport msg="a stream failed" error=RuntimeError' in line
     assert "hello" not in line
 
 
@@ -156,7 +157,7 @@ async def test_a_half_close_before_the_decision_never_ends_with_ok(sent: int) ->
 
 
 async def test_a_stream_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grpc_transport, "STREAM_SECONDS", 0.05)
+    monkeypatch.setattr(transport, "STREAM_SECONDS", 0.05)
     desk, streams = FakeDesk(), Streams()
     async with served(desk, streams) as open_stream:
         call = open_stream()

@@ -1,6 +1,7 @@
 """The decision: which pool, which endpoints, reserved in the same breath."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -63,6 +64,25 @@ def test_a_pool_without_endpoints_is_a_refusal_that_names_the_pool() -> None:
     fleet, decides = configured(spec("empty"), rng=RNG, policy=Policy("random"))
     assert decides.decide(ask(), 0.0) == Refusal(RefusalReason.NO_ENDPOINTS, "empty")
     assert len(fleet.ledger) == 0
+
+
+def test_a_request_without_a_model_goes_to_the_only_pool() -> None:
+    _, decides = configured(spec("default", A, models=("m",)), rng=RNG, policy=Policy("random"))
+    assert decided(decides, ask(model="")).addresses == (A,)
+
+
+def test_a_request_without_a_model_is_refused_where_there_are_several_pools() -> None:
+    pools = (spec("default", A), spec("other", B, models=("n",)))
+    _, decides = configured(*pools, rng=RNG, policy=Policy("random"))
+    assert decides.decide(ask(model=""), 0.0) == Refusal(RefusalReason.UNKNOWN_MODEL)
+
+
+def test_a_request_for_a_pool_goes_there_whatever_its_model() -> None:
+    pools = (spec("default", A), spec("other", B, models=("n",)))
+    _, decides = configured(*pools, rng=RNG, policy=Policy("random"))
+    assert decided(decides, replace(ask("q1", model=""), pool="other")).addresses == (B,)
+    assert decided(decides, replace(ask("q2", model="m"), pool="other")).addresses == (B,)
+    assert decides.decide(replace(ask("q3"), pool="gone"), 0.0) == Refusal(RefusalReason.NO_ENDPOINTS)
 
 
 def test_before_it_is_configured_every_model_is_unknown() -> None:

@@ -103,6 +103,21 @@ def test_a_client_that_left_halfway_has_a_time_to_first_token_but_no_duration() 
     assert page("usage_unknown_total") == 1
 
 
+def test_an_answer_of_our_own_is_a_request_that_went_well_and_tells_nothing_of_any_engine() -> None:
+    metrics = make()
+    end(metrics, decision={"api": "models"}, destinations=None, tokens=None, served=None, attempts=0)
+    page = Page(metrics)
+    assert page("requests_total", api="models", code="200", outcome="ok") == 1
+    assert page("usage_unknown_total") is page("request_duration_seconds_count") is None
+
+
+def test_usage_is_not_missed_where_an_api_tells_none() -> None:
+    metrics = make()
+    end(metrics, decision={**DECISION, "api": "tokenize", "usage": "none"}, tokens=None)
+    end(metrics, decision={**DECISION, "usage": "messages"}, tokens=None)
+    assert Page(metrics)("usage_unknown_total", pool="default") == 1
+
+
 def test_a_retry_elsewhere_is_a_retry_and_a_failover() -> None:
     metrics = make()
     end(metrics, attempts=3, served=("10.0.0.2", 8000))

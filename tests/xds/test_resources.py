@@ -11,7 +11,12 @@ from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import ExternalP
 from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import HttpConnectionManager
 from envoy_data_plane.envoy.extensions.upstreams.http.v3 import HttpProtocolOptions
 
-from protos.ai_pb2 import AiProtocolManager
+from protos.ai_pb2 import (
+    ANTHROPIC_MESSAGES,
+    OPENAI_RESPONSES,
+    AiProtocolManager,
+    AiProtocolManagerPerRoute,
+)
 from tests.xds.fleets import config
 from tidegate.config import Config
 from xds.clusters import HTTP_OPTIONS
@@ -49,15 +54,32 @@ def routes(of: Config) -> list[Any]:
 
 def test_the_last_route_is_the_only_one_without_a_decision_and_leads_nowhere() -> None:
     *decided, last = routes(config("a", "b"))
-    assert [(route.name, route.route.cluster) for route in decided] == [("a", "a"), ("b", "b")]
+    assert {route.route.cluster for route in decided} == {"a", "b"}
     for route in decided:
-        (needed,) = route.match.dynamic_metadata
+        needed = route.match.dynamic_metadata[0]
         assert (needed.filter, needed.path[0].key) == ("tidegate", "pool")
-        assert needed.value.string_match.exact == route.name
+        assert needed.value.string_match.exact == route.route.cluster
     assert last.match.dynamic_metadata == []
     empty = Cluster.parse(built(config("a", "b"), CLUSTER, last.route.cluster))
     assert empty.load_assignment is None
     assert empty.eds_cluster_config is None
+
+
+def test_the_route_says_how_an_answer_tells_its_usage_and_the_pools_own_comes_last() -> None:
+    *decided, _ = routes(config("a"))
+    told = []
+    for route in decided:
+        packed = route.typed_per_filter_config.get("envoy.filters.http.ai_protocol_manager")
+        protocol = None if packed is None else AiProtocolManagerPerRoute.FromString(packed.value).response.llm_protocol
+        usage = {
+            match.value.string_match.exact for match in route.match.dynamic_metadata if match.path[0].key == "usage"
+        }
+        told.append((route.name, usage, protocol))
+    assert told == [
+        ("a/responses", {"responses"}, OPENAI_RESPONSES),
+        ("a/messages", {"messages"}, ANTHROPIC_MESSAGES),
+        ("a", set(), None),
+    ]
 
 
 def test_every_route_buffers_bodies_up_to_the_limit() -> None:

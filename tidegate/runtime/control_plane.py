@@ -9,7 +9,6 @@ import random
 import time
 from pathlib import Path
 
-from extproc import grpc_transport
 from extproc.intake import Intake
 from tidegate.config import Config
 from tidegate.discovery import static
@@ -80,6 +79,11 @@ class ControlPlane:
         self._corrections = Corrections()
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
         self._prompts = PromptCounter(self._counter, self._corrections, self._metrics, self._dispatcher.pool_of)
+        self._desk = Desk(
+            *(self._dispatcher, self._prompts, self._metrics, self._correlation, self._apply, time.monotonic),
+            self._intake,
+            started_at=int(time.time()),
+        )
         self._scraper = Scraper(
             config.scrape,
             self._apply,
@@ -188,6 +192,8 @@ class ControlPlane:
     def _decide_by(self, config: Config) -> None:
         self._dispatcher.configure(static.declared(config), static.policies(config))
         self._prompts.configure(config)
+        models = (model for pool in config.pools for model in pool.models)
+        self._desk.serve(models, config.unknown_paths.pool or "")
 
     async def _reloaded(self, config: Config) -> None:
         """Take over ``config`` while requests run.
@@ -237,10 +243,6 @@ class ControlPlane:
 
     async def _listen(self, listening: contextlib.AsyncExitStack) -> None:
         control = self._config.control
-        desk = Desk(
-            *(self._dispatcher, self._prompts, self._metrics, self._correlation, self._apply, time.monotonic),
-            self._intake,
-        )
         intake = access_log.handler(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
         app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status)
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
@@ -249,11 +251,7 @@ class ControlPlane:
                 control.address, control.xds_port, (*self._discovery.handlers(), intake), services.FAREWELL_SECONDS
             )
         )
-        await listening.enter_async_context(
-            services.grpc_server(
-                control.address, control.ext_proc_port, (grpc_transport.handler(desk, desk),), services.STOP_SECONDS
-            )
-        )
+        await listening.enter_async_context(services.ext_proc(control, self._desk))
         # Called first when all this ends: a server that stops waits for its open streams, and then breaks them off.
         listening.callback(self._discovery.close)
         self._unready.discard("the services do not listen yet")

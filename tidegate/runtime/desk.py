@@ -1,9 +1,10 @@
 """The desk at which ext_proc asks: counting, deciding, and taking back what was not delivered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from extproc.grpc_transport import Outcome
+from extproc.desk import Catalogue
 from extproc.intake import Intake
+from extproc.transport import Outcome
 from tidegate.fleet.events import FleetEvent, RequestEnded
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.prompts import PromptCounter
@@ -26,10 +27,13 @@ class Desk:
         apply: Callable[[FleetEvent], None],
         clock: Callable[[], float],
         intake: Intake,
+        *,
+        started_at: int,
     ) -> None:
         """Read with ``intake``, count with ``prompts``, decide with ``dispatcher``.
 
-        Facts go to ``apply`` and figures to ``metrics``.
+        Facts go to ``apply`` and figures to ``metrics``. ``started_at``, in Unix seconds, is since when models are said
+        to be served.
         """
         self.intake = intake
         self._dispatcher = dispatcher
@@ -38,6 +42,16 @@ class Desk:
         self._apply = apply
         self._clock = clock
         self._correlation = correlation
+        self._catalogue = Catalogue((), started_at)
+
+    def serve(self, models: Iterable[str], unknown_paths: str) -> None:
+        """Take over what the pools serve, where patterns cannot be listed, and who takes ``unknown_paths``, if any."""
+        written_out = dict.fromkeys(model for model in models if "*" not in model)
+        self._catalogue = Catalogue(tuple(written_out), self._catalogue.created, unknown_paths)
+
+    def catalogue(self) -> Catalogue:
+        """Return what is served now."""
+        return self._catalogue
 
     def new_id(self, request_id: str) -> str:
         """Return an id that was never given before, by this process or an earlier one."""

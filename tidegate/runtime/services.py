@@ -3,15 +3,18 @@
 import contextlib
 import os
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 import grpc
 import grpc.aio
 from aiohttp import web
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from extproc import grpc_transport
+from extproc import grpc_transport, h2_transport
+from extproc.desk import Desk
+from extproc.transport import Observer
 from tidegate import addresses
-from tidegate.config import MAX_BODY_BYTES
+from tidegate.config import MAX_BODY_BYTES, Control
 
 STOP_SECONDS = 1.0
 """How long what is being answered may go on after the stop; nothing should take longer than a decision."""
@@ -22,6 +25,31 @@ FAREWELL_SECONDS = 0.1
 
 class BindError(Exception):
     """A port could not be bound; one line for each."""
+
+
+class _Counted(Desk, Observer, Protocol):
+    """A desk that counts streams as well."""
+
+
+@contextlib.asynccontextmanager
+async def ext_proc(control: Control, desk: _Counted) -> AsyncIterator[None]:
+    """Serve ``desk`` to Envoy, on the transport that ``control`` names.
+
+    Raises:
+        BindError: the port cannot be bound.
+    """
+    address, port = control.address, control.ext_proc_port
+    if control.ext_proc_transport == "grpc":
+        async with grpc_server(address, port, (grpc_transport.handler(desk, desk),), STOP_SECONDS):
+            yield
+        return
+    serving = h2_transport.serving(address, port, desk, desk, max_body_bytes=MAX_BODY_BYTES, grace=STOP_SECONDS)
+    async with contextlib.AsyncExitStack() as listening:
+        try:
+            await listening.enter_async_context(serving)
+        except OSError:
+            raise _taken(address, port) from None
+        yield
 
 
 @contextlib.asynccontextmanager
@@ -42,7 +70,7 @@ async def grpc_server(
     try:
         server.add_insecure_port(addresses.joined(address, port))
     except RuntimeError:
-        raise BindError(f"cannot bind {address}:{port} (control): is it taken already?") from None
+        raise _taken(address, port) from None
     await server.start()
     await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
     try:
@@ -50,6 +78,10 @@ async def grpc_server(
     finally:
         await healthy.enter_graceful_shutdown()
         await server.stop(grace)
+
+
+def _taken(address: str, port: int) -> BindError:
+    return BindError(f"cannot bind {address}:{port} (control): is it taken already?")
 
 
 @contextlib.asynccontextmanager

@@ -106,9 +106,11 @@ class Dispatcher:
         """
         if request.id in self._fleet.ledger:
             raise ValueError(f"request {request.id} is in flight already")
-        name = self.pool_of(request.model)
+        name = self._pool_of(request)
         if name is None:
             return Refusal(RefusalReason.UNKNOWN_MODEL)
+        if name not in self._policies:
+            return Refusal(RefusalReason.NO_ENDPOINTS)
         candidates: Sequence[EndpointView] = self._fleet.view(name, now).endpoints
         if not candidates:
             return Refusal(RefusalReason.NO_ENDPOINTS, name)
@@ -124,6 +126,13 @@ class Dispatcher:
         )
         self._fleet.apply(RequestReserved(reservation), now)
         return Decision(name, self._policies[name].picker, addresses, reservation)
+
+    def _pool_of(self, request: InferenceRequest) -> str | None:
+        if request.pool:
+            return request.pool
+        if request.model:
+            return self._routes.pool_of(request.model)
+        return next(iter(self._policies)) if len(self._policies) == 1 else None
 
 
 def _filtered(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:

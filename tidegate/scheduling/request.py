@@ -12,10 +12,11 @@ class InferenceRequest:
     Attributes:
         id: unique for all time; becomes the id of its reservation.
         api: the name of the API it came by, such as ``chat_completions``.
-        model: the model's name as the client wrote it.
+        model: the model's name as the client wrote it; empty when it named none.
         prompt: tokens to prefill, as counted.
         max_output_tokens: the most tokens the client will take; ``None`` when it set no limit.
         stream: whether the answer is streamed.
+        pool: the pool that is to serve it, whatever its model; empty when the model says.
     """
 
     id: str
@@ -24,3 +25,4 @@ class InferenceRequest:
     prompt: TokenCount
     max_output_tokens: int | None = None
     stream: bool = False
+    pool: str = ""

@@ -187,7 +187,8 @@ class Metrics:
         self._requests.labels(pool, model, self._api(record.api), code, record.outcome.value).inc()
         if record.attempts > 1:
             self._retries.labels(pool).inc(record.attempts - 1)
-        if record.answered:
+        # Without an attempt it was an answer of our own, such as the list of models.
+        if record.answered and record.attempts:
             self._answered(record, pool, model)
 
     def _answered(self, record: RequestRecord, pool: str, model: str) -> None:
@@ -200,7 +201,7 @@ class Metrics:
         if record.served is not None and record.named is not None and record.served != record.named:
             self._failovers.labels(pool).inc()
         usage = record.usage
-        if usage.prompt_tokens is None and usage.completion_tokens is None:
+        if record.tells_usage and usage.prompt_tokens is None and usage.completion_tokens is None:
             self._usage_unknown.labels(pool).inc()
         if usage.prompt_tokens is not None:
             self._prompt.labels(pool, model).inc(usage.prompt_tokens)

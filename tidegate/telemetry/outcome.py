@@ -16,7 +16,7 @@ outcome                when
 ``undecided``          500 or more with no attempt upstream: Envoy had no decision it could follow, and failed closed
 ``upstream_error``     500 or more, or 429: the engine is at fault or full (TGI answers 429 when it is full)
 ``client_error``       any other 400 to 499
-``ok``                 all else
+``ok``                 all else, an answer of our own (the list of models) among it
 =====================  ==============================================================================================
 
 URX (retries used up) is in no line: the last attempt's status says what was wrong. After a retry that went well Envoy

@@ -19,12 +19,14 @@ from tidegate import addresses
 from tidegate.telemetry.outcome import Outcome, classify
 
 DECISION_NAMESPACE = "tidegate"
-"""Dynamic metadata that the decision left: reservation, pool, model, api, prompt_tokens, count_source, stream, and
-uncorrected_tokens where the engine's count teaches something."""
+"""Dynamic metadata that the decision left: reservation, pool, model, api, prompt_tokens, count_source, stream, usage,
+and uncorrected_tokens where the engine's count teaches something."""
 DESTINATION_NAMESPACE, DESTINATION_KEY = "envoy.lb", "x-gateway-destination-endpoint"
 """Dynamic metadata that names the endpoints: a list of ``ip:port``, the pick first."""
 TTFT_TAG, UPSTREAM_TTFT_TAG = "ttft_us", "upstream_ttft_us"
 """Custom tags in microseconds; ``-`` when the first byte never came."""
+NO_USAGE = "none"
+"""What ``usage`` says of an API whose answers tell no token usage."""
 USAGE_TYPE = "/envoy.data.ai.v3.TokenUsage"
 """How the ``Any`` of Envoy's AI protocol manager is known: our slice bears another package name than the type URL."""
 
@@ -66,6 +68,7 @@ class RequestRecord:
             For a streamed answer the time to the first token; for any other the time to the whole answer.
         upstream_ttft_seconds: likewise, from the last attempt's last request byte: the engine's share alone.
         usage: the engine's own count of tokens.
+        tells_usage: whether answers by this API tell it.
         ended: this is the request's last entry; otherwise it is still running.
         malformed: something in the entry could not be read.
     """
@@ -88,6 +91,7 @@ class RequestRecord:
     ttft_seconds: float | None
     upstream_ttft_seconds: float | None
     usage: Usage
+    tells_usage: bool
     ended: bool
     malformed: bool
 
@@ -139,6 +143,7 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
         ttft_seconds=_tag(common, TTFT_TAG),
         upstream_ttft_seconds=_tag(common, UPSTREAM_TTFT_TAG),
         usage=usage,
+        tells_usage=_text(facts, "usage") != NO_USAGE,
         ended=ended,
         malformed=not readable,
     )

@@ -1,0 +1,91 @@
+"""The HTTP/2 engine of a connection: the library ``h2``, set up as a server for Envoy."""
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import ConnectionTerminated, Event
+from h2.settings import SettingCodes, Settings
+from hyperframe.frame import Frame, GoAwayFrame
+
+from extproc.h2_headers import RememberingDecoder
+
+STREAMS_PER_CONNECTION = 10_000
+"""Open streams that a peer may have on one connection. HTTP/2 lets it know; one that has more is cut off."""
+
+STREAM_WINDOW_BYTES = 1_048_576
+CONNECTION_WINDOW_BYTES = 16_777_216
+"""What a peer may send without being asked for more, on a stream and on all of them."""
+
+HEADER_LIST_BYTES = 65_536
+"""The largest header list that is taken, as RFC 9113 section 6.5.2 counts it."""
+
+HIGHEST_STREAM_ID = 2**31 - 1
+
+_CLOSED_STREAMS = 4_096
+"""Streams whose end is remembered, to tell a frame that crossed it from a peer that does not keep to the protocol."""
+
+# Checked by those who read them: four headers of a request concern us, and we write none but our own.
+_CONFIG = H2Configuration(
+    client_side=False,
+    header_encoding=None,
+    validate_inbound_headers=False,
+    validate_outbound_headers=False,
+    normalize_inbound_headers=False,
+    normalize_outbound_headers=False,
+)
+
+
+class Engine(H2Connection):
+    """An ``H2Connection`` for a server with many short streams, and with a graceful end."""
+
+    MAX_CLOSED_STREAMS = _CLOSED_STREAMS
+
+    def __init__(self) -> None:
+        super().__init__(_CONFIG)
+        self._count_at = 64
+        self.decoder = RememberingDecoder()
+        self.decoder.max_header_list_size = HEADER_LIST_BYTES
+        # In force from the first byte, not only when the peer has acknowledged them.
+        self.local_settings = Settings(
+            client=False,
+            initial_values={
+                SettingCodes.MAX_CONCURRENT_STREAMS: STREAMS_PER_CONNECTION,
+                SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES,
+                SettingCodes.MAX_HEADER_LIST_SIZE: HEADER_LIST_BYTES,
+            },
+        )
+
+    def initiate_connection(self) -> None:
+        """Begin: our settings, and a window for all streams."""
+        super().initiate_connection()
+        self.increment_flow_control_window(CONNECTION_WINDOW_BYTES - self.inbound_flow_control_window)
+
+    @property
+    def open_inbound_streams(self) -> int:
+        """How many streams are open, at most.
+
+        The library asks for each new stream, and walks through all of them to count and to forget those that are over.
+        It need not, until as many came as there were.
+        """
+        if len(self.streams) < self._count_at:
+            return len(self.streams)
+        count = super().open_inbound_streams
+        self._count_at = min(max(64, 2 * count), STREAMS_PER_CONNECTION)
+        return count
+
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
+        """Take note that the peer opens no more streams.
+
+        The library takes the connection for closed and lets nothing more be sent; the streams that are open may be
+        finished, though (RFC 9113 section 6.8).
+        """
+        terminated = ConnectionTerminated()
+        terminated.last_stream_id = frame.last_stream_id
+        return [], [terminated]
+
+
+def goaway(last_stream_id: int) -> bytes:
+    """Return the frame that asks the peer to open no stream above ``last_stream_id`` (without error).
+
+    The library sends one only when it closes the connection on our side too.
+    """
+    return GoAwayFrame(0, last_stream_id=last_stream_id).serialize()

@@ -1,0 +1,88 @@
+"""gRPC's framing over HTTP/2: messages with a length prefix, constant headers, and the status as trailers.
+
+After grpc/doc/PROTOCOL-HTTP2.md: a message is one byte that says whether it is compressed, four bytes of length in
+network order, and the message. DATA frames cut it anywhere.
+"""
+
+import struct
+
+from hpack import HeaderTuple, NeverIndexedHeaderTuple
+
+from extproc.transport import Ending, Status, UnreadableMessage
+
+_PREFIX = struct.Struct(">BI")
+
+RESPONSE_HEADERS = (HeaderTuple(b":status", b"200"), HeaderTuple(b"content-type", b"application/grpc"))
+_OK_TRAILERS = (HeaderTuple(b"grpc-status", b"0"),)
+_PLAIN = frozenset(range(0x20, 0x7F)) - {ord("%")}
+
+
+def framed(message: bytes) -> bytes:
+    """Return ``message`` with its prefix, not compressed."""
+    return _PREFIX.pack(0, len(message)) + message
+
+
+def trailers(ending: Ending) -> tuple[HeaderTuple, ...]:
+    """Return the headers that end a stream with ``ending``.
+
+    Words that differ each time are kept out of HPACK's table, whose size is the peer's choice and our memory.
+    """
+    if ending.status is Status.OK:
+        return _OK_TRAILERS
+    status = HeaderTuple(b"grpc-status", b"%d" % ending.status)
+    return (status, NeverIndexedHeaderTuple(b"grpc-message", percent_encoded(ending.details)))
+
+
+def percent_encoded(text: str) -> bytes:
+    """Return ``text`` as a ``grpc-message``: UTF-8, everything but printable ASCII as %XX, and so is the % itself."""
+    encoded = text.encode("utf-8", "replace")
+    return b"".join(b"%c" % byte if byte in _PLAIN else b"%%%02X" % byte for byte in encoded)
+
+
+class Deframer:
+    """Puts messages together from the data of one stream."""
+
+    __slots__ = ("_limit", "_pending", "_wanted")
+
+    def __init__(self, limit: int) -> None:
+        """Take messages of up to ``limit`` bytes."""
+        self._limit = limit
+        self._pending = bytearray()
+        self._wanted = _PREFIX.size
+
+    @property
+    def held(self) -> int:
+        """Bytes of a message that is not complete yet."""
+        return len(self._pending)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take in ``data``; return the messages that it completes.
+
+        Memory is used for what has come, not for what a prefix announces.
+
+        Raises:
+            UnreadableMessage: a message is compressed, or too large. Nothing more can be read.
+        """
+        pending = self._pending
+        pending += data
+        if len(pending) < self._wanted:
+            return []
+        messages, at, end = [], 0, len(pending)
+        with memoryview(pending) as view:
+            while end - at >= _PREFIX.size:
+                compressed, size = _PREFIX.unpack_from(view, at)
+                self._check(compressed, size)
+                self._wanted = _PREFIX.size + size
+                if end - at < self._wanted:
+                    break
+                messages.append(bytes(view[at + _PREFIX.size : at + self._wanted]))
+                at += self._wanted
+                self._wanted = _PREFIX.size
+        del pending[:at]
+        return messages
+
+    def _check(self, compressed: int, size: int) -> None:
+        if compressed:
+            raise UnreadableMessage(Ending(Status.UNIMPLEMENTED, "compressed messages are not taken"))
+        if size > self._limit:
+            raise UnreadableMessage(Ending(Status.RESOURCE_EXHAUSTED, f"a message of more than {self._limit} bytes"))

@@ -1,0 +1,183 @@
+"""One stream of the h2 transport: messages in, messages out, and no more of either than was agreed.
+
+What a message in the making needs is acknowledged to the peer as it comes, so that a body larger than the window can
+pass. What lies behind a message that nobody has taken yet is not: the peer's window closes, and the stream holds one
+message and one window at most.
+"""
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+from extproc.exchange import Abandoned
+from extproc.h2_framing import Deframer, framed
+from extproc.transport import Ending, Status, UnreadableMessage
+
+
+class Wire(Protocol):
+    """What a stream asks of its connection."""
+
+    def acknowledge(self, stream_id: int, size: int) -> None:
+        """Give the peer ``size`` bytes of its window back."""
+        ...
+
+    def room(self, stream_id: int) -> int:
+        """Return how many bytes may be sent now."""
+        ...
+
+    def begin_response(self, stream_id: int) -> None:
+        """Send the response headers."""
+        ...
+
+    def send(self, stream_id: int, data: bytes) -> None:
+        """Send ``data``, for which there is room."""
+        ...
+
+    def hold(self, change: int) -> bool:
+        """Take note that so many bytes more (less, if negative) are held; return whether they all may be."""
+        ...
+
+
+_CUT_SHORT = Ending(Status.INTERNAL, "the stream ended within a message")
+_NO_MEMORY = Ending(Status.RESOURCE_EXHAUSTED, "too many bytes of requests are held already")
+
+
+class MessageStream:
+    """The messages of one stream; an iterator for what comes, ``write`` for what goes.
+
+    Attributes:
+        id: its number on the connection.
+        answered: whether the response has begun.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_deframer",
+        "_ended",
+        "_fault",
+        "_held",
+        "_ready",
+        "_unread",
+        "_waiting",
+        "_wire",
+        "answered",
+        "id",
+    )
+
+    def __init__(self, wire: Wire, stream_id: int, max_message_bytes: int) -> None:
+        self.id = stream_id
+        self._wire = wire
+        self._deframer = Deframer(max_message_bytes)
+        self._ready: deque[bytes] = deque()
+        self._unread = 0
+        self._held = 0
+        self.answered = False
+        self._ended = False
+        self._closed = False
+        self._fault: UnreadableMessage | None = None
+        # The one task of a stream waits for a message or for room, never for both.
+        self._waiting: asyncio.Future[None] | None = None
+
+    # -- what the connection says
+
+    def receive(self, data: bytes, flow_controlled: int) -> None:
+        """Take in ``data``, which took ``flow_controlled`` bytes of the window, padding included."""
+        within_limits = True
+        if self._fault is None:
+            before = self._deframer.held
+            try:
+                complete = self._deframer.feed(data)
+            except UnreadableMessage as fault:
+                self._fault = fault
+            else:
+                self._ready.extend(complete)
+                within_limits = self._hold(sum(map(len, complete)) + self._deframer.held - before)
+        if self._ready or self._fault is not None:
+            self._unread += flow_controlled
+            self.wake()
+        else:
+            self._wire.acknowledge(self.id, flow_controlled)
+        if not within_limits:
+            self._fault = UnreadableMessage(_NO_MEMORY)
+            self.wake()
+
+    def end(self) -> None:
+        """Take note that the peer sends no more."""
+        self._ended = True
+        if self._deframer.held and self._fault is None:
+            self._fault = UnreadableMessage(_CUT_SHORT)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the stream's task look again: something has come, or there is room."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def close(self) -> None:
+        """Drop everything: the stream is over. What was not acknowledged still counts against the connection."""
+        self._closed = True
+        self._ready.clear()
+        self._deframer = Deframer(0)
+        self._hold(-self._held)
+        if self._unread:
+            unread, self._unread = self._unread, 0
+            self._wire.acknowledge(self.id, unread)
+
+    # -- what the stream's task does
+
+    def __aiter__(self) -> "MessageStream":
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the next message.
+
+        Raises:
+            StopAsyncIteration: the peer sends no more.
+            UnreadableMessage: what comes next is not taken.
+        """
+        while not self._ready:
+            if self._fault is not None:
+                raise self._fault
+            if self._ended or self._closed:
+                raise StopAsyncIteration
+            await self._wait()
+        message = self._ready.popleft()
+        self._hold(-len(message))
+        if self._unread and not self._ready:
+            unread, self._unread = self._unread, 0
+            self._wire.acknowledge(self.id, unread)
+        return message
+
+    async def write(self, message: bytes) -> None:
+        """Send ``message``, as fast as the peer's windows let it.
+
+        Raises:
+            Abandoned: the stream is over.
+        """
+        data = framed(message)
+        while True:
+            if self._closed:
+                raise Abandoned
+            if not self.answered:
+                self.answered = True
+                self._wire.begin_response(self.id)
+            room = self._wire.room(self.id)
+            if room >= len(data):
+                self._wire.send(self.id, data)
+                return
+            if room > 0:
+                self._wire.send(self.id, data[:room])
+                data = data[room:]
+            else:
+                await self._wait()
+
+    async def _wait(self) -> None:
+        self._waiting = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    def _hold(self, change: int) -> bool:
+        self._held += change
+        return self._wire.hold(change)

@@ -1,0 +1,127 @@
+"""What every transport of the exchange does alike: which method it serves, its limits, and how a stream ends."""
+
+import asyncio
+import contextlib
+import enum
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+from extproc.desk import Desk
+from extproc.exchange import Abandoned, exchange
+from extproc.stream import PeerProtocolError, Phase, Stream
+
+SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
+METHOD = "Process"
+
+STREAM_SECONDS = 900.0
+"""The longest that a stream may take, an upload's time included. Envoy gives up long before, and then cancels the
+stream; this is for an Envoy that does not."""
+
+ENVELOPE_BYTES = 1_048_576
+"""What a message may hold besides the body: headers, attributes, metadata."""
+
+_log = logging.getLogger(__name__)
+
+
+class Outcome(enum.Enum):
+    """How a stream ended."""
+
+    FINISHED = "finished"
+    """A decision or a refusal was delivered."""
+    CANCELLED = "cancelled"
+    """Envoy ended it before it had a decision or a refusal, mostly because the client left."""
+    FAILED = "failed"
+    """It ended with an error status."""
+
+
+class Observer(Protocol):
+    """Counts streams. Neither method may raise."""
+
+    def stream_started(self) -> None:
+        """Take note of a stream that Envoy opened."""
+        ...
+
+    def stream_ended(self, outcome: Outcome) -> None:
+        """Take note of its end; called once for each that was started."""
+        ...
+
+
+class Status(enum.IntEnum):
+    """The gRPC status codes with which this program ends a stream (grpc/doc/statuscodes.md)."""
+
+    OK = 0
+    CANCELLED = 1
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+
+
+class Ending(NamedTuple):
+    """The status to end a stream with, and the words that go with an error."""
+
+    status: Status
+    details: str = ""
+
+
+class UnreadableMessage(Exception):  # noqa: N818  it reads as what it says
+    """A message that the transport does not take; ``ending`` says why."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.details)
+        self.ending = ending
+
+
+async def serve(
+    messages: AsyncIterator[bytes], write: Callable[[bytes], Awaitable[None]], desk: Desk, observer: Observer
+) -> Ending:
+    """Hold one stream's exchange; return how the stream is to be ended: with OK only when the last reply was written.
+
+    Args:
+        messages: what Envoy sends; may raise ``UnreadableMessage``.
+        write: writes a reply; raises ``Abandoned`` when the stream is dead.
+        desk: who counts and decides.
+        observer: who counts streams.
+    """
+    observer.stream_started()
+    outcome = Outcome.FAILED
+    stream = Stream()
+    try:
+        async with (
+            asyncio.timeout(STREAM_SECONDS),
+            contextlib.aclosing(exchange(messages, desk, stream)) as replies,
+        ):
+            async for reply in replies:
+                await write(reply)
+        outcome = Outcome.FINISHED
+        return Ending(Status.OK)
+    except asyncio.CancelledError:
+        outcome = _of_one_that_left(stream)
+        raise
+    except Abandoned:
+        outcome = _of_one_that_left(stream)
+        return Ending(Status.CANCELLED, "the stream was ended before the decision")
+    except PeerProtocolError as error:
+        _log.warning("Envoy does not keep to the protocol", extra={"fields": {"reason": str(error)}})
+        return Ending(Status.FAILED_PRECONDITION, f"unexpected: {error}")
+    except UnreadableMessage as error:
+        _log.warning("a message is not taken", extra={"fields": {"reason": error.ending.details}})
+        return error.ending
+    except TimeoutError:
+        _log.warning("a stream took too long", extra={"fields": {"seconds": STREAM_SECONDS}})
+        return Ending(Status.DEADLINE_EXCEEDED, "the stream took too long")
+    except Exception as error:  # noqa: BLE001  whatever went wrong, the stream must not end with OK
+        # The class alone: a message might quote the request.
+        _log.error("a stream failed", extra={"fields": {"error": type(error).__name__}})
+        return Ending(Status.INTERNAL, "the decision failed")
+    finally:
+        observer.stream_ended(outcome)
+
+
+def _of_one_that_left(stream: Stream) -> Outcome:
+    """Return the outcome of a stream that Envoy ended: having a refusal is reason enough to end it."""
+    return Outcome.FINISHED if stream.phase is Phase.ANSWERING else Outcome.CANCELLED
