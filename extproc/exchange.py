@@ -70,20 +70,18 @@ class _Visit:
     """What has become known of one request, and what is held for it."""
 
     __slots__ = (
-        *(
-            "_answer",
-            "_api",
-            "_coding",
-            "_decision",
-            "_desk",
-            "_error",
-            "_held",
-            "_known",
-            "_request",
-            "_pool",
-            "_request_id",
-            "_shape",
-        ),
+        "_answer",
+        "_api",
+        "_coding",
+        "_decision",
+        "_desk",
+        "_error",
+        "_held",
+        "_known",
+        "_pool",
+        "_request",
+        "_request_id",
+        "_shape",
     )
 
     def __init__(self, desk: Desk) -> None:

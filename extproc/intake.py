@@ -44,11 +44,15 @@ class Intake:
             waiting: large bodies that may wait for the thread.
             patience: seconds after which a large body is waited for no longer.
         """
-        self._max_bytes = max_bytes
-        self._decode = decode
+        self.configure(max_bytes, decode=decode)
         self._patience = patience
         self._places = threading.BoundedSemaphore(1 + waiting)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="bodies")
+
+    def configure(self, max_bytes: int, *, decode: bool) -> None:
+        """Read by these limits, as in the constructor, from the next request on."""
+        self._max_bytes = max_bytes
+        self._decode = decode
 
     def close(self) -> None:
         """End the thread, once the streams have ended. Takes as long as the body that it is reading."""

@@ -104,13 +104,19 @@ def test_an_answers_usage_corrects_the_next_count(deciding: ControlPlane) -> Non
     assert b'tidegate_token_correction_ratio{model="any",pool="one"}' in deciding._metrics.render()
 
 
-async def test_bodies_are_read_as_the_limits_say(tmp_path: Path) -> None:
+async def test_bodies_are_read_as_the_limits_say_also_after_a_reload(tmp_path: Path) -> None:
     limits = b"limits: {max_body_bytes: 1500, compressed_bodies: refuse}\n"
-    refusing = plane(tmp_path, limits)._intake
+    tested = plane(tmp_path, limits)
+    tested._take_over(tested._config)
     with pytest.raises(ApiError, match="not supported"):
-        refusing.coding({"content-encoding": "gzip"})
+        tested._intake.coding({"content-encoding": "gzip"})
 
-    decoding = plane(tmp_path, limits.replace(b"refuse", b"decode"))._intake
+    await tested._reloaded(parse(TEXT + limits.replace(b"refuse", b"decode"), "file"))
+    assert tested._intake.coding({"content-encoding": "gzip"}) == "gzip"
     with pytest.raises(ApiError, match="1500 bytes"):
-        await decoding.read(completions.parse, gzip.compress(b" " * 1501), "gzip")
-    decoding.close()
+        await tested._intake.read(completions.parse, gzip.compress(b" " * 1501), "gzip")
+
+    await tested._reloaded(parse(TEXT + b"limits: {max_body_bytes: 1600}\n", "file"))
+    with pytest.raises(ApiError, match="1600 bytes"):
+        await tested._intake.read(completions.parse, gzip.compress(b" " * 1601), "gzip")
+    tested._intake.close()

@@ -71,8 +71,7 @@ class ControlPlane:
         self._started_at = time.monotonic()
         self._unready = {"the token vocabularies are not loaded", "the services do not listen yet"}
         self._counter = TokenCounter()
-        limits = config.limits
-        self._intake = Intake(limits.max_body_bytes, decode=limits.compressed_bodies == "decode")
+        self._intake = Intake()
         self._correlation = Correlation()
         self._fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
         self._dispatcher = Dispatcher(self._fleet, random.SystemRandom())
@@ -190,6 +189,7 @@ class ControlPlane:
         self._publisher.publish(config)
 
     def _decide_by(self, config: Config) -> None:
+        self._intake.configure(config.limits.max_body_bytes, decode=config.limits.compressed_bodies == "decode")
         self._dispatcher.configure(static.declared(config), static.policies(config))
         self._prompts.configure(config)
         models = (model for pool in config.pools for model in pool.models)
