@@ -13,7 +13,7 @@ from hpack import HeaderTuple
 
 from extproc.h2_engine import HIGHEST_STREAM_ID, Engine, goaway
 from extproc.h2_framing import RESPONSE_HEADERS, trailers
-from extproc.h2_stream import MessageStream
+from extproc.h2_stream import Wire
 from extproc.transport import Ending, Status
 
 QUIET_SECONDS = 30.0
@@ -31,22 +31,60 @@ _NOT_GRPC = (HeaderTuple(b":status", b"415"),)
 _NO_SUCH_METHOD = trailers(Ending(Status.UNIMPLEMENTED, "no such method"))
 _DRAINING = b"draining"
 
+SERVER_STOPS = Ending(Status.UNAVAILABLE, "the server stops")
+
 _GONE = (NoSuchStreamError, StreamIDTooLowError)
 """What the library says of a stream that the peer has ended: it knows of all frames of a piece of input before we see
 the first event of it."""
 
 
-class Call(NamedTuple):
-    """A stream and what serves it."""
+class Stream(Protocol):
+    """What a connection tells a stream.
 
-    stream: MessageStream
-    task: asyncio.Task[None]
+    Attributes:
+        id: its number on the connection.
+        answered: whether the response has begun.
+    """
+
+    id: int
+    answered: bool
+
+    def receive(self, data: bytes, flow_controlled: int) -> None:
+        """Take in ``data``, which took ``flow_controlled`` bytes of the window, padding included."""
+        ...
+
+    def end(self) -> None:
+        """Take note that the peer sends no more."""
+        ...
+
+    def wake(self) -> None:
+        """Look again: there may be room."""
+        ...
+
+    def drain(self) -> None:
+        """Take note that the server stops: a stream that would last for ever says so to its peer."""
+        ...
+
+    def close(self) -> None:
+        """Drop everything: the stream is over."""
+        ...
+
+
+class Call(NamedTuple):
+    """A stream and the task that serves it, where it takes one."""
+
+    stream: Stream
+    task: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        """Stop serving it."""
+        self.stream.close()
+        if self.task is not None:
+            self.task.cancel()
 
 
 class Host(Protocol):
     """What a connection asks of its server."""
-
-    max_message_bytes: int
 
     def joined(self, connection: "Connection") -> bool:
         """Take in ``connection``; return whether it may stay."""
@@ -64,15 +102,15 @@ class Host(Protocol):
         """Take note that so many bytes more (less, if negative) are held; return whether they all may be."""
         ...
 
-    def begin(self, path: bytes, stream: MessageStream, finish: "Finish") -> asyncio.Task[None] | None:
-        """Serve ``stream`` by the method at ``path``; ``None`` when there is none.
+    def begin(self, path: bytes, wire: Wire, stream_id: int, finish: "Finish") -> Call | None:
+        """Serve a new stream by the method at ``path``; ``None`` when there is none.
 
-        The task calls ``finish`` with the stream and its ending, unless it is cancelled.
+        ``finish`` is to be called with the stream and its ending, unless the stream is closed before.
         """
         ...
 
 
-Finish = Callable[[MessageStream, Ending], None]
+Finish = Callable[[Stream, Ending], None]
 
 
 class Connection(asyncio.Protocol):
@@ -84,6 +122,7 @@ class Connection(asyncio.Protocol):
         self._engine = Engine()
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, Call] = {}
+        self._read_only: set[int] = set()
         self._flushing = False
         self._paused = False
         self._began = self._heard = self._loop.time()
@@ -180,11 +219,16 @@ class Connection(asyncio.Protocol):
         self._engine.ping(_DRAINING)
         self._flush_soon()
 
+    def drain_streams(self) -> None:
+        """Have the streams say to the peer that they will not last."""
+        for call in tuple(self._calls.values()):
+            call.stream.drain()
+
     def stop(self) -> None:
         """End what is being served, and close."""
-        for stream, task in tuple(self._calls.values()):
-            self._end(stream, Ending(Status.UNAVAILABLE, "the server stops"))
-            task.cancel()
+        for call in tuple(self._calls.values()):
+            self._end(call.stream, SERVER_STOPS)
+            call.cancel()
         self._close()
 
     def abort(self) -> None:
@@ -216,6 +260,12 @@ class Connection(asyncio.Protocol):
         """Send the response headers."""
         self._engine.send_headers(stream_id, RESPONSE_HEADERS)
 
+    def end_ours(self, stream_id: int, ending: Ending) -> None:
+        """Say the last word on a stream that has not been answered, and go on reading it until the peer ends it too."""
+        self._engine.send_headers(stream_id, (*RESPONSE_HEADERS, *trailers(ending)), end_stream=True)
+        self._read_only.add(stream_id)
+        self._flush_soon()
+
     def hold(self, change: int) -> bool:
         """Take note of bytes held."""
         return self._host.hold(change)
@@ -238,12 +288,11 @@ class Connection(asyncio.Protocol):
         if headers.get(b":method") != b"POST" or not _is_grpc(headers.get(b"content-type", b"")):
             self._last_words(stream_id, _NOT_GRPC)
             return
-        stream = MessageStream(self, stream_id, self._host.max_message_bytes)
-        task = self._host.begin(headers.get(b":path", b""), stream, self._end)
-        if task is None:
+        call = self._host.begin(headers.get(b":path", b""), self, stream_id, self._end)
+        if call is None:
             self._last_words(stream_id, (*RESPONSE_HEADERS, *_NO_SUCH_METHOD))
             return
-        self._calls[stream_id] = Call(stream, task)
+        self._calls[stream_id] = call
 
     def _data(self, event: events.DataReceived) -> None:
         call = self._calls.get(event.stream_id)
@@ -258,8 +307,8 @@ class Connection(asyncio.Protocol):
 
     def _reset(self, event: events.StreamReset) -> None:
         if call := self._calls.pop(event.stream_id, None):
-            call.stream.close()
-            call.task.cancel()
+            self._read_only.discard(event.stream_id)
+            call.cancel()
         self._close_if_drained()
 
     def _window(self, event: events.WindowUpdated) -> None:
@@ -280,8 +329,8 @@ class Connection(asyncio.Protocol):
 
     # -- what goes out
 
-    def _end(self, stream: MessageStream, ending: Ending) -> None:
-        """End ``stream`` as its task says; nothing happens to one that is over."""
+    def _end(self, stream: Stream, ending: Ending) -> None:
+        """End ``stream`` as what serves it says; nothing happens to one that is over."""
         if self._calls.pop(stream.id, None) is None:
             return
         words = trailers(ending)
@@ -299,8 +348,10 @@ class Connection(asyncio.Protocol):
         """Send the headers that end a stream; say that nothing more is read of it (RFC 9113 section 8.1)."""
         # If the peer had ended its side, there is nothing to reset.
         with contextlib.suppress(*_GONE):
-            self._engine.send_headers(stream_id, headers, end_stream=True)
+            if stream_id not in self._read_only:
+                self._engine.send_headers(stream_id, headers, end_stream=True)
             self._engine.reset_stream(stream_id, ErrorCodes.NO_ERROR)
+        self._read_only.discard(stream_id)
         self._flush_soon()
 
     def _goaway(self, last_stream_id: int) -> None:
@@ -345,9 +396,8 @@ class Connection(asyncio.Protocol):
 
     def _cancel_all(self) -> None:
         calls, self._calls = self._calls, {}
-        for stream, task in calls.values():
-            stream.close()
-            task.cancel()
+        for call in calls.values():
+            call.cancel()
 
 
 def _is_grpc(content_type: bytes) -> bool:

@@ -33,13 +33,17 @@ class Wire(Protocol):
         """Send ``data``, for which there is room."""
         ...
 
+    def end_ours(self, stream_id: int, ending: Ending) -> None:
+        """Say the last word on a stream that has not been answered, and go on reading it until the peer ends it too."""
+        ...
+
     def hold(self, change: int) -> bool:
         """Take note that so many bytes more (less, if negative) are held; return whether they all may be."""
         ...
 
 
 _CUT_SHORT = Ending(Status.INTERNAL, "the stream ended within a message")
-_NO_MEMORY = Ending(Status.RESOURCE_EXHAUSTED, "too many bytes of requests are held already")
+NO_MEMORY = Ending(Status.RESOURCE_EXHAUSTED, "too many bytes of requests are held already")
 
 
 class MessageStream:
@@ -98,7 +102,7 @@ class MessageStream:
         else:
             self._wire.acknowledge(self.id, flow_controlled)
         if not within_limits:
-            self._fault = UnreadableMessage(_NO_MEMORY)
+            self._fault = UnreadableMessage(NO_MEMORY)
             self.wake()
 
     def end(self) -> None:
@@ -112,6 +116,9 @@ class MessageStream:
         """Have the stream's task look again: something has come, or there is room."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
+
+    def drain(self) -> None:
+        """Do nothing: an exchange comes to its end by itself."""
 
     def close(self) -> None:
         """Drop everything: the stream is over. What was not acknowledged still counts against the connection."""

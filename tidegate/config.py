@@ -113,12 +113,14 @@ class Control(_Section):
     advertise: Ip | None = Field(
         None, description="IP address that Envoy connects to, where it differs from `address`."
     )
-    xds_port: Port = Field(18000, description="Port of the discovery service and of the access-log intake.")
-    ext_proc_port: Port = Field(18001, description="Port of the external-processing service.")
+    xds_port: Port = Field(18000, description="Port of the discovery service, and of the access log over `grpc`.")
+    ext_proc_port: Port = Field(
+        18001, description="Port of the external-processing service, and of the access log over `h2`."
+    )
     ext_proc_transport: Literal["grpc", "h2"] = Field(
         "grpc",
-        description="What serves it: `grpc`, which is grpc.aio, or `h2`, which is HTTP/2 on asyncio and takes less CPU "
-        "time. Envoy sees no difference.",
+        description="What serves decisions and takes in the access log: `grpc`, which is grpc.aio, or `h2`, which is "
+        "HTTP/2 on asyncio and takes less CPU time. Envoy sees no difference.",
     )
 
     @property

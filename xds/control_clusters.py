@@ -52,8 +52,9 @@ def ext_proc_cluster(control: Control) -> cluster.Cluster:
 
 
 def access_log_cluster(control: Control) -> cluster.Cluster:
-    """Return the cluster of the access-log intake, which shares a port with the discovery service."""
-    return _grpc_cluster(ACCESS_LOG_CLUSTER, control.reached_at, control.xds_port)
+    """Return the cluster of the access-log intake: where decisions come from, if that is the cheaper transport."""
+    port = control.ext_proc_port if control.ext_proc_transport == "h2" else control.xds_port
+    return _grpc_cluster(ACCESS_LOG_CLUSTER, control.reached_at, port)
 
 
 def _grpc_cluster(name: str, ip: str, port: int) -> cluster.Cluster:

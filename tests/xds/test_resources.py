@@ -160,9 +160,11 @@ def test_a_busy_engine_is_not_ejected_and_a_removed_one_is_gone() -> None:
     assert not detection.enforcing_consecutive_gateway_failure
 
 
-def test_the_control_plane_is_reached_where_it_is_advertised() -> None:
-    of = config("a", control={"address": "0.0.0.0", "advertise": "10.1.2.3", "xds_port": 1, "ext_proc_port": 2})
-    for name, port in (("tidegate_ext_proc", 2), ("tidegate_access_log", 1)):
+@pytest.mark.parametrize(("transport", "log_port"), [("grpc", 1), ("h2", 2)])
+def test_the_control_plane_is_reached_where_it_is_advertised(transport: str, log_port: int) -> None:
+    control = {"address": "0.0.0.0", "advertise": "10.1.2.3", "xds_port": 1, "ext_proc_port": 2}
+    of = config("a", control={**control, "ext_proc_transport": transport})
+    for name, port in (("tidegate_ext_proc", 2), ("tidegate_access_log", log_port)):
         assignment = Cluster.parse(built(of, CLUSTER, name)).load_assignment
         assert assignment is not None
         member = assignment.endpoints[0].lb_endpoints[0].endpoint

@@ -243,15 +243,18 @@ class ControlPlane:
 
     async def _listen(self, listening: contextlib.AsyncExitStack) -> None:
         control = self._config.control
-        intake = access_log.handler(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
+        log = access_log.Intake(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
         app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status)
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
         await listening.enter_async_context(
             services.grpc_server(
-                control.address, control.xds_port, (*self._discovery.handlers(), intake), services.FAREWELL_SECONDS
+                control.address,
+                control.xds_port,
+                (*self._discovery.handlers(), log.handler()),
+                services.FAREWELL_SECONDS,
             )
         )
-        await listening.enter_async_context(services.ext_proc(control, self._desk))
+        await listening.enter_async_context(services.ext_proc(control, self._desk, {access_log.PATH: log.reader}))
         # Called first when all this ends: a server that stops waits for its open streams, and then breaks them off.
         listening.callback(self._discovery.close)
         self._unready.discard("the services do not listen yet")

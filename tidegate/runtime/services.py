@@ -19,8 +19,9 @@ from tidegate.config import MAX_BODY_BYTES, Control
 STOP_SECONDS = 1.0
 """How long what is being answered may go on after the stop; nothing should take longer than a decision."""
 
-FAREWELL_SECONDS = 0.1
-"""The same for the streams that Envoy holds open as long as it lives: time to tell it that they are over."""
+FAREWELL_SECONDS = 0.25
+"""The same for the streams that Envoy holds open as long as it lives: time to tell it that they are over, and for it to
+send the log entries that it has gathered, for 0.1 s."""
 
 
 class BindError(Exception):
@@ -32,8 +33,8 @@ class _Counted(Desk, Observer, Protocol):
 
 
 @contextlib.asynccontextmanager
-async def ext_proc(control: Control, desk: _Counted) -> AsyncIterator[None]:
-    """Serve ``desk`` to Envoy, on the transport that ``control`` names.
+async def ext_proc(control: Control, desk: _Counted, inflows: h2_transport.Inflows) -> AsyncIterator[None]:
+    """Serve ``desk`` to Envoy, on the transport that ``control`` names; with h2 ``inflows`` too.
 
     Raises:
         BindError: the port cannot be bound.
@@ -43,7 +44,9 @@ async def ext_proc(control: Control, desk: _Counted) -> AsyncIterator[None]:
         async with grpc_server(address, port, (grpc_transport.handler(desk, desk),), STOP_SECONDS):
             yield
         return
-    serving = h2_transport.serving(address, port, desk, desk, max_body_bytes=MAX_BODY_BYTES, grace=STOP_SECONDS)
+    serving = h2_transport.serving(
+        address, port, desk, desk, inflows, max_body_bytes=MAX_BODY_BYTES, grace=STOP_SECONDS
+    )
     async with contextlib.AsyncExitStack() as listening:
         try:
             await listening.enter_async_context(serving)
