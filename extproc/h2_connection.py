@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, cast
 
 from h2 import events
 from h2.errors import ErrorCodes
@@ -13,7 +13,7 @@ from hpack import HeaderTuple
 
 from extproc.h2_engine import HIGHEST_STREAM_ID, Engine, goaway
 from extproc.h2_framing import RESPONSE_HEADERS, trailers
-from extproc.h2_stream import Wire
+from extproc.h2_interfaces import SERVER_STOPS, Call, Host, Stream
 from extproc.transport import Ending, Status
 
 QUIET_SECONDS = 30.0
@@ -31,86 +31,10 @@ _NOT_GRPC = (HeaderTuple(b":status", b"415"),)
 _NO_SUCH_METHOD = trailers(Ending(Status.UNIMPLEMENTED, "no such method"))
 _DRAINING = b"draining"
 
-SERVER_STOPS = Ending(Status.UNAVAILABLE, "the server stops")
 
 _GONE = (NoSuchStreamError, StreamIDTooLowError)
 """What the library says of a stream that the peer has ended: it knows of all frames of a piece of input before we see
 the first event of it."""
-
-
-class Stream(Protocol):
-    """What a connection tells a stream.
-
-    Attributes:
-        id: its number on the connection.
-        answered: whether the response has begun.
-    """
-
-    id: int
-    answered: bool
-
-    def receive(self, data: bytes, flow_controlled: int) -> None:
-        """Take in ``data``, which took ``flow_controlled`` bytes of the window, padding included."""
-        ...
-
-    def end(self) -> None:
-        """Take note that the peer sends no more."""
-        ...
-
-    def wake(self) -> None:
-        """Look again: there may be room."""
-        ...
-
-    def drain(self) -> None:
-        """Take note that the server stops: a stream that would last for ever says so to its peer."""
-        ...
-
-    def close(self) -> None:
-        """Drop everything: the stream is over."""
-        ...
-
-
-class Call(NamedTuple):
-    """A stream and the task that serves it, where it takes one."""
-
-    stream: Stream
-    task: asyncio.Task[None] | None = None
-
-    def cancel(self) -> None:
-        """Stop serving it."""
-        self.stream.close()
-        if self.task is not None:
-            self.task.cancel()
-
-
-class Host(Protocol):
-    """What a connection asks of its server."""
-
-    def joined(self, connection: "Connection") -> bool:
-        """Take in ``connection``; return whether it may stay."""
-        ...
-
-    def left(self, connection: "Connection") -> None:
-        """Forget it."""
-        ...
-
-    def has_room(self) -> bool:
-        """Return whether one more stream may be opened."""
-        ...
-
-    def hold(self, change: int) -> bool:
-        """Take note that so many bytes more (less, if negative) are held; return whether they all may be."""
-        ...
-
-    def begin(self, path: bytes, wire: Wire, stream_id: int, finish: "Finish") -> Call | None:
-        """Serve a new stream by the method at ``path``; ``None`` when there is none.
-
-        ``finish`` is to be called with the stream and its ending, unless the stream is closed before.
-        """
-        ...
-
-
-Finish = Callable[[Stream, Ending], None]
 
 
 class Connection(asyncio.Protocol):

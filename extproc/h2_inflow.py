@@ -6,9 +6,8 @@ nothing lies between what the peer sent and whom it concerns when the stream or 
 
 from collections.abc import Callable
 
-from extproc.h2_connection import SERVER_STOPS, Finish
 from extproc.h2_framing import Deframer, framed
-from extproc.h2_stream import NO_MEMORY, Wire
+from extproc.h2_interfaces import NO_MEMORY, SERVER_STOPS, Finish, Wire
 from extproc.transport import Ending, Status, UnreadableMessage
 
 MESSAGE_BYTES = 4_194_304

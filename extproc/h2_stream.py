@@ -7,43 +7,13 @@ message and one window at most.
 
 import asyncio
 from collections import deque
-from typing import Protocol
 
 from extproc.exchange import Abandoned
 from extproc.h2_framing import Deframer, framed
+from extproc.h2_interfaces import NO_MEMORY, Wire
 from extproc.transport import Ending, Status, UnreadableMessage
 
-
-class Wire(Protocol):
-    """What a stream asks of its connection."""
-
-    def acknowledge(self, stream_id: int, size: int) -> None:
-        """Give the peer ``size`` bytes of its window back."""
-        ...
-
-    def room(self, stream_id: int) -> int:
-        """Return how many bytes may be sent now."""
-        ...
-
-    def begin_response(self, stream_id: int) -> None:
-        """Send the response headers."""
-        ...
-
-    def send(self, stream_id: int, data: bytes) -> None:
-        """Send ``data``, for which there is room."""
-        ...
-
-    def end_ours(self, stream_id: int, ending: Ending) -> None:
-        """Say the last word on a stream that has not been answered, and go on reading it until the peer ends it too."""
-        ...
-
-    def hold(self, change: int) -> bool:
-        """Take note that so many bytes more (less, if negative) are held; return whether they all may be."""
-        ...
-
-
 _CUT_SHORT = Ending(Status.INTERNAL, "the stream ended within a message")
-NO_MEMORY = Ending(Status.RESOURCE_EXHAUSTED, "too many bytes of requests are held already")
 
 
 class MessageStream:

@@ -16,9 +16,10 @@ from grpc_health.v1 import health_pb2
 from extproc import transport
 from extproc.desk import Desk
 from extproc.exchange import Abandoned
-from extproc.h2_connection import Call, Connection, Finish
+from extproc.h2_connection import Connection
 from extproc.h2_inflow import Inflow, Reader
-from extproc.h2_stream import MessageStream, Wire
+from extproc.h2_interfaces import Call, Finish, Wire
+from extproc.h2_stream import MessageStream
 from extproc.transport import ENVELOPE_BYTES, METHOD, SERVICE, Ending, Observer, Status, UnreadableMessage
 
 CONNECTIONS = 1_024
