@@ -93,15 +93,12 @@ def _undecided(config: Config) -> list[route.Route]:
     )
     if config.control.ext_proc_exchanges == 2:
         return [nowhere]
-    whole = [
-        dataclasses.replace(
-            nowhere,
-            match=route.RouteMatch(prefix="/", headers=headers),
-            typed_per_filter_config={EXT_PROC_FILTER: in_one()},
-        )
-        for headers in with_a_body()
-    ]
-    return [*whole, nowhere]
+    whole = dataclasses.replace(
+        nowhere,
+        match=route.RouteMatch(prefix="/", headers=with_a_body()),
+        typed_per_filter_config={EXT_PROC_FILTER: in_one()},
+    )
+    return [whole, nowhere]
 
 
 def _decision_has(key: str, value: str) -> matcher.MetadataMatcher:

@@ -58,29 +58,28 @@ def routes(of: Config) -> list[Any]:
 
 
 def test_the_last_routes_are_the_only_ones_without_a_decision_and_lead_nowhere() -> None:
-    *decided, with_a_length, in_chunks, last = routes(config("a", "b"))
+    *decided, whole, last = routes(config("a", "b"))
     assert {route.route.cluster for route in decided} == {"a", "b"}
     for route in decided:
         needed = route.match.dynamic_metadata[0]
         assert (needed.filter, needed.path[0].key) == ("tidegate", "pool")
         assert needed.value.string_match.exact == route.route.cluster
-    assert [one.match.dynamic_metadata for one in (with_a_length, in_chunks, last)] == [[], [], []]
-    assert last.route.cluster == with_a_length.route.cluster == in_chunks.route.cluster
+    assert last.match.dynamic_metadata == whole.match.dynamic_metadata == []
+    assert last.route.cluster == whole.route.cluster
     empty = Cluster.parse(built(config("a", "b"), CLUSTER, last.route.cluster))
     assert empty.load_assignment is None
     assert empty.eds_cluster_config is None
 
 
 def test_a_request_whose_body_is_announced_is_asked_about_in_one_exchange() -> None:
-    *_, with_a_length, in_chunks, other = routes(config("a"))
-    for route, header in ((with_a_length, "content-length"), (in_chunks, "transfer-encoding")):
-        assert [matcher.name for matcher in route.match.headers] == [":method", header]
-        setting = ExtProcPerRoute.parse(route.typed_per_filter_config["envoy.filters.http.ext_proc"].value)
-        assert setting.overrides is not None
-        mode = setting.overrides.processing_mode
-        assert mode is not None
-        assert mode.request_header_mode is ProcessingModeHeaderSendMode.SKIP
-        assert mode.request_body_mode is ProcessingModeBodySendMode.BUFFERED
+    *_, whole, other = routes(config("a"))
+    assert [matcher.name for matcher in whole.match.headers] == [":method", "content-length"]
+    setting = ExtProcPerRoute.parse(whole.typed_per_filter_config["envoy.filters.http.ext_proc"].value)
+    assert setting.overrides is not None
+    mode = setting.overrides.processing_mode
+    assert mode is not None
+    assert mode.request_header_mode is ProcessingModeHeaderSendMode.SKIP
+    assert mode.request_body_mode is ProcessingModeBodySendMode.BUFFERED
     assert other.typed_per_filter_config == {}
     mode = ext_proc(config("a")).processing_mode
     assert mode is not None
@@ -93,7 +92,7 @@ def test_two_exchanges_can_be_asked_for() -> None:
 
 
 def test_the_route_says_how_an_answer_tells_its_usage_and_the_pools_own_comes_last() -> None:
-    *decided, _, _, _ = routes(config("a"))
+    *decided, _, _ = routes(config("a"))
     told = []
     for route in decided:
         packed = route.typed_per_filter_config.get("envoy.filters.http.ai_protocol_manager")
