@@ -6,10 +6,11 @@ Header values travel in ``raw_value``, both ways; ``value`` stays empty.
 from collections.abc import Mapping
 from typing import cast
 
+from google.protobuf import struct_pb2
 from google.protobuf.message import DecodeError
 
 from extproc.errors import ApiError, Shape
-from extproc.stream import Message, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders
+from extproc.stream import Message, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders, WholeRequest
 from extproc.usage import Usage
 from protos import core_pb2, ext_proc_pb2
 from tidegate.scheduling.dispatch import Decision
@@ -21,6 +22,18 @@ DESTINATION_KEY = "x-gateway-destination-endpoint"
 
 NAMESPACE = "tidegate"
 """Where the route table and the access log find what was decided."""
+
+_FILTER = "envoy.filters.http.ext_proc"
+"""The attributes that the filter was told to send stand under its name."""
+
+ATTRIBUTES = {
+    "request.method": ":method",
+    "request.path": ":path",
+    "request.headers['x-request-id']": "x-request-id",
+    "request.headers['content-type']": "content-type",
+    "request.headers['content-encoding']": "content-encoding",
+}
+"""Where headers are not sent: the attributes (CEL) that stand for those a decision reads, by the header's name."""
 
 _BUFFERED = ext_proc_pb2.ProcessingMode.BodySendMode.BUFFERED
 
@@ -35,14 +48,17 @@ def decode(message: bytes) -> Message:
         request = ext_proc_pb2.ProcessingRequest.FromString(message)
     except DecodeError:
         raise PeerProtocolError("a message that is not a ProcessingRequest") from None
-    match request.WhichOneof("request"):
+    kind = request.WhichOneof("request")
+    # Envoy says in its first message how it will send the body. In any other mode the first piece of a body would be
+    # taken for all of it.
+    if request.HasField("protocol_config") and request.protocol_config.request_body_mode != _BUFFERED:
+        return OtherMessage(f"{kind} with a request_body_mode other than BUFFERED")
+    match kind:
         case "request_headers":
-            # Envoy says in its first message how it will send the body. In any other mode the first piece of a body
-            # would be taken for all of it.
-            if request.HasField("protocol_config") and request.protocol_config.request_body_mode != _BUFFERED:
-                return OtherMessage("request_headers with a request_body_mode other than BUFFERED")
             received = request.request_headers
             return RequestHeaders(_headers(received.headers), received.end_of_stream)
+        case "request_body" if _FILTER in request.attributes:
+            return WholeRequest(_attributes(request.attributes[_FILTER]), request.request_body.body)
         case "request_body":
             return RequestBody(request.request_body.body)
         case name:
@@ -57,6 +73,11 @@ def _headers(received: core_pb2.HeaderMap) -> dict[str, str]:
         value = header.raw_value.decode("latin-1") or header.value
         headers[header.key] = f"{headers[header.key]},{value}" if header.key in headers else value
     return headers
+
+
+def _attributes(sent: struct_pb2.Struct) -> dict[str, str]:
+    """Return the headers that the attributes stand for; a header that the request lacks is not among them."""
+    return {ATTRIBUTES[name]: value.string_value for name, value in sent.fields.items() if name in ATTRIBUTES}
 
 
 CONTINUE = ext_proc_pb2.ProcessingResponse(request_headers=ext_proc_pb2.HeadersResponse()).SerializeToString()

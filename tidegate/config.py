@@ -123,6 +123,12 @@ class Control(_Section):
         "HTTP/2 on asyncio and takes less CPU time. Envoy sees no difference.",
     )
 
+    ext_proc_exchanges: Literal[1, 2] = Field(
+        1,
+        description="In how many exchanges Envoy asks about a request with a body: in 1, the body with what is read of "
+        "the headers, which costs less; in 2, the headers first.",
+    )
+
     @property
     def reached_at(self) -> str:
         """The IP address that Envoy connects to."""

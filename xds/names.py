@@ -6,6 +6,7 @@ LISTENER = "inference"
 ROUTES = "inference"
 """The route configuration of that listener."""
 
+EXT_PROC_FILTER = "envoy.filters.http.ext_proc"
 EXT_PROC_CLUSTER = "tidegate_ext_proc"
 ACCESS_LOG_CLUSTER = "tidegate_access_log"
 UNDECIDED_CLUSTER = "tidegate_undecided"

@@ -1,5 +1,7 @@
 """Where a request goes: to the pool that was decided, or nowhere."""
 
+import dataclasses
+
 from envoy_data_plane.envoy.config.route import v3 as route
 from envoy_data_plane.envoy.extensions.retry.host.previous_hosts import v3 as previous_hosts
 from envoy_data_plane.envoy.type.matcher import v3 as matcher
@@ -7,8 +9,9 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Config, Limits, Pool
+from xds.exchanges import in_one, with_a_body
 from xds.messages import seconds
-from xds.names import DECISION_NAMESPACE, ROUTES, SERVED_KEY, UNDECIDED_CLUSTER, USAGE_FILTER
+from xds.names import DECISION_NAMESPACE, EXT_PROC_FILTER, ROUTES, SERVED_KEY, UNDECIDED_CLUSTER, USAGE_FILTER
 
 RETRY_ON = "connect-failure,refused-stream,reset,retriable-status-codes"
 """Failures before the answer's headers; Envoy retries nothing after them. Timeouts are not among them: a second engine
@@ -25,7 +28,7 @@ USAGE_PROTOCOLS = {"responses": ai_pb2.OPENAI_RESPONSES, "messages": ai_pb2.ANTH
 def route_configuration(config: Config) -> route.RouteConfiguration:
     """Return all routes.
 
-    A request starts on the last one, and stays there until ext_proc names a pool in metadata and clears the route
+    A request starts on one of the last, and stays there until ext_proc names a pool in metadata and clears the route
     cache: without a decision it goes nowhere. (Envoy 1.40 clears the cache only if the reply has a header mutation, an
     empty one included.)
     """
@@ -37,7 +40,7 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
                 domains=["*"],
                 routes=[
                     *(route for pool in config.pools for route in _of_pool(pool, config.limits)),
-                    _undecided(config.limits),
+                    *_undecided(config),
                 ],
             )
         ],
@@ -80,13 +83,22 @@ def _decided(pool: Pool, limits: Limits, usage: str | None = None) -> route.Rout
     )
 
 
-def _undecided(limits: Limits) -> route.Route:
-    return route.Route(
+def _undecided(config: Config) -> list[route.Route]:
+    """Return the routes that requests have until there is a decision: in one exchange where that is possible."""
+    nowhere = route.Route(
         name=UNDECIDED_CLUSTER,
         match=route.RouteMatch(prefix="/"),
-        request_body_buffer_limit=limits.max_body_bytes,
+        request_body_buffer_limit=config.limits.max_body_bytes,
         route=route.RouteAction(cluster=UNDECIDED_CLUSTER, timeout=seconds(0)),
     )
+    if config.control.ext_proc_exchanges == 2:
+        return [nowhere]
+    whole = dataclasses.replace(
+        nowhere,
+        match=route.RouteMatch(prefix="/", headers=with_a_body()),
+        typed_per_filter_config={EXT_PROC_FILTER: in_one()},
+    )
+    return [whole, nowhere]
 
 
 def _decision_has(key: str, value: str) -> matcher.MetadataMatcher:

@@ -70,6 +70,8 @@ class Decider:
                 reply.request_headers.SetInParent()
                 yield reply.SerializeToString()
                 continue
+            for sent in request.attributes.values():
+                self.headers.append({name: value.string_value for name, value in sent.fields.items()})
             self.bodies.append(len(request.request_body.body))
             if self.refuse is not None:
                 reply.immediate_response.CopyFrom(self.refuse)

@@ -7,7 +7,12 @@ import pytest
 from envoy_data_plane.envoy.config.cluster.v3 import Cluster
 from envoy_data_plane.envoy.config.listener.v3 import Listener
 from envoy_data_plane.envoy.config.route.v3 import RouteConfiguration
-from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import ExternalProcessor
+from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import (
+    ExternalProcessor,
+    ExtProcPerRoute,
+    ProcessingModeBodySendMode,
+    ProcessingModeHeaderSendMode,
+)
 from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import HttpConnectionManager
 from envoy_data_plane.envoy.extensions.upstreams.http.v3 import HttpProtocolOptions
 
@@ -18,7 +23,7 @@ from protos.ai_pb2 import (
     AiProtocolManagerPerRoute,
 )
 from tests.xds.fleets import config
-from tidegate.config import Config
+from tidegate.config import Config, Control
 from xds.clusters import HTTP_OPTIONS
 from xds.local_replies import REPLIES
 from xds.resources import resources
@@ -52,21 +57,42 @@ def routes(of: Config) -> list[Any]:
     return list(host.routes)
 
 
-def test_the_last_route_is_the_only_one_without_a_decision_and_leads_nowhere() -> None:
-    *decided, last = routes(config("a", "b"))
+def test_the_last_routes_are_the_only_ones_without_a_decision_and_lead_nowhere() -> None:
+    *decided, whole, last = routes(config("a", "b"))
     assert {route.route.cluster for route in decided} == {"a", "b"}
     for route in decided:
         needed = route.match.dynamic_metadata[0]
         assert (needed.filter, needed.path[0].key) == ("tidegate", "pool")
         assert needed.value.string_match.exact == route.route.cluster
-    assert last.match.dynamic_metadata == []
+    assert last.match.dynamic_metadata == whole.match.dynamic_metadata == []
+    assert last.route.cluster == whole.route.cluster
     empty = Cluster.parse(built(config("a", "b"), CLUSTER, last.route.cluster))
     assert empty.load_assignment is None
     assert empty.eds_cluster_config is None
 
 
+def test_a_request_whose_body_is_announced_is_asked_about_in_one_exchange() -> None:
+    *_, whole, other = routes(config("a"))
+    assert [matcher.name for matcher in whole.match.headers] == [":method", "content-length"]
+    setting = ExtProcPerRoute.parse(whole.typed_per_filter_config["envoy.filters.http.ext_proc"].value)
+    assert setting.overrides is not None
+    mode = setting.overrides.processing_mode
+    assert mode is not None
+    assert mode.request_header_mode is ProcessingModeHeaderSendMode.SKIP
+    assert mode.request_body_mode is ProcessingModeBodySendMode.BUFFERED
+    assert other.typed_per_filter_config == {}
+    mode = ext_proc(config("a")).processing_mode
+    assert mode is not None
+    assert mode.request_header_mode is ProcessingModeHeaderSendMode.SEND
+
+
+def test_two_exchanges_can_be_asked_for() -> None:
+    two = config("a").model_copy(update={"control": Control(ext_proc_exchanges=2)})
+    assert [route.route.cluster for route in routes(two)].count("tidegate_undecided") == 1
+
+
 def test_the_route_says_how_an_answer_tells_its_usage_and_the_pools_own_comes_last() -> None:
-    *decided, _ = routes(config("a"))
+    *decided, _, _ = routes(config("a"))
     told = []
     for route in decided:
         packed = route.typed_per_filter_config.get("envoy.filters.http.ai_protocol_manager")
@@ -129,8 +155,8 @@ def test_credentials_are_not_sent_to_the_decision() -> None:
 
 def test_usage_is_read_after_the_decision_and_with_raised_limits() -> None:
     filters = connection_manager(config("a")).http_filters
-    assert [one.name.rsplit(".", 1)[1] for one in filters] == ["ext_proc", "ai_protocol_manager", "router"]
-    packed = filters[1].typed_config
+    assert [one.name.rsplit(".", 1)[1] for one in filters] == ["ext_proc", "buffer", "ai_protocol_manager", "router"]
+    packed = filters[2].typed_config
     assert packed is not None
     usage = AiProtocolManager.FromString(packed.value).response_handling.token_usage
     assert usage.metadata_namespace == "ai_usage"
