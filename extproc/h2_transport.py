@@ -41,17 +41,24 @@ _log = logging.getLogger(__name__)
 
 @contextlib.asynccontextmanager
 async def serving(
-    address: str, port: int, desk: Desk, observer: Observer, *, max_body_bytes: int, grace: float
+    address: str,
+    port: int,
+    desk: Desk,
+    observer: Observer,
+    *,
+    max_body_bytes: int,
+    grace: float,
+    leaving: asyncio.Event | None = None,
 ) -> AsyncIterator[int]:
     """Serve ``desk`` on ``address`` and ``port`` (0: any free one); give the port.
 
-    At the end nothing is accepted any more, health checks are answered with NOT_SERVING, and streams that are open get
-    ``grace`` seconds.
+    Once ``leaving`` is set, health checks are answered with NOT_SERVING. At the end nothing is accepted any more, and
+    streams that are open get ``grace`` seconds.
 
     Raises:
         OSError: the port cannot be bound.
     """
-    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES)
+    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, leaving)
     loop = asyncio.get_running_loop()
     # Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
     listening = await loop.create_server(
@@ -77,8 +84,10 @@ async def serving(
 class Server:
     """What the connections of one port share."""
 
-    def __init__(self, desk: Desk, observer: Observer, max_message_bytes: int) -> None:
-        """Serve ``desk``; take messages of up to ``max_message_bytes``."""
+    def __init__(
+        self, desk: Desk, observer: Observer, max_message_bytes: int, leaving: asyncio.Event | None = None
+    ) -> None:
+        """Serve ``desk``; take messages of up to ``max_message_bytes``; be unhealthy once ``leaving`` is set."""
         self.max_message_bytes = max_message_bytes
         self._desk = desk
         self._observer = observer
@@ -88,6 +97,7 @@ class Server:
         self._held = 0
         self._full = False
         self._draining = False
+        self._leaving = leaving or asyncio.Event()
 
     @property
     def connections(self) -> int:
@@ -205,6 +215,6 @@ class Server:
         if message not in {b"", b"\x0a\x00"}:
             return Ending(Status.NOT_FOUND, "unknown service")
         states = health_pb2.HealthCheckResponse
-        state = states.NOT_SERVING if self._draining else states.SERVING
+        state = states.NOT_SERVING if self._draining or self._leaving.is_set() else states.SERVING
         await stream.write(states(status=state).SerializeToString())
         return Ending(Status.OK)

@@ -31,6 +31,7 @@ EVERY_KEY: dict[str, Any] = {
         "xds_port": 1,
         "ext_proc_port": 2,
         "ext_proc_transport": "h2",
+        "workers": 1,
     },
     "envoy": {"admin_address": "127.0.0.2", "admin_port": 3, "concurrency": 8},
     "limits": {

@@ -81,7 +81,7 @@ def test_equal_addresses_are_written_alike() -> None:
         ("pool", "listener, admin, control, envoy, limits, scrape, unknown_paths, pools"),
         ("listener.prot", "address, port"),
         ("admin.path", "address, port"),
-        ("control.port", "address, advertise, xds_port, ext_proc_port, ext_proc_transport"),
+        ("control.port", "address, advertise, xds_port, ext_proc_port, ext_proc_transport, workers"),
         ("envoy.binary", "admin_address, admin_port, concurrency"),
         (
             "limits.max",

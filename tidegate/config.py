@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
 from tidegate import addresses, strict_yaml
 from tidegate.faults import fault, lines, shown
@@ -19,6 +19,9 @@ from tidegate.scheduling import pickers
 from tidegate.tokens import model_file
 
 MAX_FILE_BYTES = 1_048_576
+
+CHECKED = "checked"
+"""The context of a validation whose files another process has looked at a moment ago."""
 
 MAX_BODY_BYTES = 268_435_456
 """The most that ``limits.max_body_bytes`` may be: what one process can be asked to hold for one request."""
@@ -60,7 +63,9 @@ def _picker(name: str) -> str:
     return name
 
 
-def _tokenizer(path: str) -> str:
+def _tokenizer(path: str, info: ValidationInfo) -> str:
+    if info.context == CHECKED:
+        return path
     if not Path(path).is_absolute():
         raise fault(f"expected the absolute path of a tokenizer.json, not {shown(path)}")
     try:
@@ -114,12 +119,27 @@ class Control(_Section):
         None, description="IP address that Envoy connects to, where it differs from `address`."
     )
     xds_port: Port = Field(18000, description="Port of the discovery service and of the access-log intake.")
-    ext_proc_port: Port = Field(18001, description="Port of the external-processing service.")
+    ext_proc_port: Port = Field(
+        18001, description="Port of the external-processing service; each further worker takes the next one."
+    )
     ext_proc_transport: Literal["grpc", "h2"] = Field(
         "grpc",
         description="What serves it: `grpc`, which is grpc.aio, or `h2`, which is HTTP/2 on asyncio and takes less CPU "
         "time. Envoy sees no difference.",
     )
+
+    workers: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes that decide. With 1 it is the control plane's own; more use more processors, and when "
+        "one dies, Envoy asks the others.",
+    )
+
+    @property
+    def ports(self) -> range:
+        """The ports of the external-processing service, one for each worker."""
+        return range(self.ext_proc_port, self.ext_proc_port + self.workers)
 
     @property
     def reached_at(self) -> str:
@@ -298,11 +318,13 @@ def _given_twice(pools: Iterable[Pool]) -> Iterator[str]:
 
 
 def _ports_taken_twice(config: Config) -> Iterator[str]:
+    if config.control.ports[-1] > 65535:
+        yield f"control.workers: expected ports up to 65535, one for each worker, not {config.control.ports[-1]}"
     listening = [
         ("listener.port", config.listener.address, config.listener.port),
         ("admin.port", config.admin.address, config.admin.port),
         ("control.xds_port", config.control.address, config.control.xds_port),
-        ("control.ext_proc_port", config.control.address, config.control.ext_proc_port),
+        *(("control.ext_proc_port", config.control.address, port) for port in config.control.ports),
         ("envoy.admin_port", config.envoy.admin_address, config.envoy.admin_port),
     ]
     for (first, one, port), (second, other, again) in itertools.combinations(listening, 2):
