@@ -119,9 +119,7 @@ class Control(_Section):
         None, description="IP address that Envoy connects to, where it differs from `address`."
     )
     xds_port: Port = Field(18000, description="Port of the discovery service and of the access-log intake.")
-    ext_proc_port: Port = Field(
-        18001, description="Port of the external-processing service; each further worker takes the next one."
-    )
+    ext_proc_port: Port = Field(18001, description="Port of the external-processing service, and of the first worker.")
     ext_proc_transport: Literal["grpc", "h2"] = Field(
         "grpc",
         description="What serves it: `grpc`, which is grpc.aio, or `h2`, which is HTTP/2 on asyncio and takes less CPU "
@@ -129,11 +127,7 @@ class Control(_Section):
     )
 
     workers: int = Field(
-        1,
-        ge=1,
-        le=64,
-        description="Processes that decide. With 1 it is the control plane's own; more use more processors, and when "
-        "one dies, Envoy asks the others.",
+        1, ge=1, le=64, description="Processes that decide, each on the next port. 1: the control plane's own."
     )
 
     @property
