@@ -8,7 +8,7 @@ access log and to the lease.
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from extproc import codec
-from extproc.apis import PASSED_ON, Api, match, path_of
+from extproc.apis import PASSED_ON, Api, match
 from extproc.desk import Desk
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
 from extproc.stream import Action, Event, LocalProtocolError, Stream
@@ -100,8 +100,7 @@ class _Visit:
 
     def match(self, stream: Stream) -> Event:
         self._request_id = stream.headers.get("x-request-id", "")
-        path = path_of(stream.headers)
-        self._shape = shape_of(path)
+        self._shape = shape_of(stream.headers)
         try:
             catalogue = self._desk.catalogue()
             self._api = api = match(stream.headers, pass_on=bool(catalogue.unknown_paths))
@@ -109,7 +108,7 @@ class _Visit:
             if api is PASSED_ON:
                 self._pool = catalogue.unknown_paths
             elif api.answer is not None:
-                self._answer = api.answer(path, catalogue)
+                self._answer = api.answer(stream.headers, catalogue)
             else:
                 self._coding = self._desk.intake.coding(stream.headers)
         except ApiError as error:

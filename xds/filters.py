@@ -18,7 +18,10 @@ from xds.messages import grpc_service, seconds
 from xds.names import DECISION_NAMESPACE, DESTINATION_NAMESPACE, EXT_PROC_CLUSTER, USAGE_FILTER, USAGE_NAMESPACE
 from xds.routes import other_hosts
 
-READ_BY_A_DECISION = (":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id")
+READ_BY_A_DECISION = (
+    *(":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id"),
+    "anthropic-version",
+)
 """The headers that ext_proc is sent. What no decision reads, credentials above all, does not leave Envoy."""
 
 SMUGGLERS = "^(content-length|transfer-encoding|host)$"

@@ -10,7 +10,6 @@ import pytest
 
 from protos import access_log_pb2, ai_pb2, ext_proc_pb2
 from tests.e2e.gateway import (
-    CHAT,
     MAX_BODY,
     PORT_70000,
     Control,
@@ -126,10 +125,9 @@ async def test_control_headers_of_a_client_reach_neither_the_decision_nor_the_en
 
 
 async def test_odd_requests_are_refused_in_the_form_of_openai(gateway: Gateway) -> None:
-    for path, headers in ((CHAT, {"x_gateway_x": "1"}), ("/v1/..%2fadmin", {})):
-        status, answer = await gateway.post(path=path, headers=headers)
-        assert status == 400
-        assert answer["error"]["type"] == "invalid_request_error"
+    status, answer = await gateway.post(headers={"x_gateway_x": "1"})
+    assert status == 400
+    assert answer["error"]["type"] == "invalid_request_error"
     assert not gateway.decider.headers
 
 
