@@ -20,7 +20,7 @@ from xds.routes import other_hosts
 
 READ_BY_A_DECISION = (
     *(":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id"),
-    "anthropic-version",
+    *("anthropic-version", "x-request-timeout"),
 )
 """The headers that ext_proc is sent. What no decision reads, credentials above all, does not leave Envoy."""
 

@@ -26,3 +26,6 @@ USAGE_NAMESPACE = "ai_usage"
 ACCESS_LOG = "tidegate"
 TTFT_TAG = "ttft_us"
 UPSTREAM_TTFT_TAG = "upstream_ttft_us"
+
+DEADLINE_HEADER = "grpc-timeout"
+"""In which a decision tells Envoy how long the whole request may take."""

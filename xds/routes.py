@@ -8,7 +8,7 @@ from envoy_data_plane.google.protobuf import Any
 from protos import ai_pb2
 from tidegate.config import Config, Limits, Pool
 from xds.messages import seconds
-from xds.names import DECISION_NAMESPACE, ROUTES, SERVED_KEY, UNDECIDED_CLUSTER, USAGE_FILTER
+from xds.names import DEADLINE_HEADER, DECISION_NAMESPACE, ROUTES, SERVED_KEY, UNDECIDED_CLUSTER, USAGE_FILTER
 
 RETRY_ON = "connect-failure,refused-stream,reset,retriable-status-codes"
 """Failures before the answer's headers; Envoy retries nothing after them. Timeouts are not among them: a second engine
@@ -41,8 +41,8 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
                 ],
             )
         ],
-        # Token usage cannot be read out of a compressed answer.
-        request_headers_to_remove=["accept-encoding"],
+        # Token usage cannot be read out of a compressed answer; the other one was for Envoy.
+        request_headers_to_remove=["accept-encoding", DEADLINE_HEADER],
         # What an engine says to gateways is not for clients.
         response_headers_to_remove=[SERVED_KEY, "endpoint-load-metrics"],
     )
@@ -67,6 +67,11 @@ def _decided(pool: Pool, limits: Limits, usage: str | None = None) -> route.Rout
         route=route.RouteAction(
             cluster=pool.name,
             timeout=seconds(0),
+            # Of the whole stream; ``timeout`` is the answer's alone, and outlier detection holds it against endpoints.
+            max_stream_duration=route.RouteActionMaxStreamDuration(
+                max_stream_duration=seconds(pool.timeout_seconds),
+                grpc_timeout_header_max=seconds(pool.timeout_seconds),
+            ),
             idle_timeout=seconds(limits.idle_timeout_seconds),
             retry_policy=route.RetryPolicy(
                 retry_on=RETRY_ON,

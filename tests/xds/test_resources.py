@@ -93,6 +93,21 @@ def test_answers_may_last_for_ever_but_not_be_silent_for_ever() -> None:
     assert seconds(decided[0].route.idle_timeout) == 77
 
 
+def test_a_pool_bounds_the_whole_stream_and_a_deadline_may_only_shorten_it() -> None:
+    pools = (
+        {"name": "a", "endpoints": ({"address": "127.0.0.1:1"},)},
+        {"name": "b", "models": ("b",), "timeout_seconds": 7.5, "endpoints": ({"address": "127.0.0.1:2"},)},
+    )
+    bounds = {
+        route.route.cluster: (
+            seconds(route.route.max_stream_duration.max_stream_duration),
+            seconds(route.route.max_stream_duration.grpc_timeout_header_max),
+        )
+        for route in routes(Config.model_validate({"pools": pools}))[:-1]
+    }
+    assert bounds == {"a": (0, 0), "b": (7.5, 7.5)}
+
+
 def test_retries_are_as_many_as_the_pool_says_and_go_to_other_hosts() -> None:
     policy = routes(config("a"))[0].route.retry_policy
     assert policy.num_retries == 2
