@@ -15,7 +15,14 @@ from envoy_data_plane.google.protobuf import Any
 from protos import ai_pb2
 from tidegate.config import Limits
 from xds.messages import grpc_service, seconds
-from xds.names import DECISION_NAMESPACE, DESTINATION_NAMESPACE, EXT_PROC_CLUSTER, USAGE_FILTER, USAGE_NAMESPACE
+from xds.names import (
+    DECISION_FILTER,
+    DECISION_NAMESPACE,
+    DESTINATION_NAMESPACE,
+    EXT_PROC_CLUSTER,
+    USAGE_FILTER,
+    USAGE_NAMESPACE,
+)
 from xds.routes import other_hosts
 
 READ_BY_A_DECISION = (
@@ -24,8 +31,9 @@ READ_BY_A_DECISION = (
 )
 """The headers that ext_proc is sent. What no decision reads, credentials above all, does not leave Envoy."""
 
-SMUGGLERS = "^(content-length|transfer-encoding|host)$"
-"""Headers that ext_proc may not set: a wrong length makes the rest of a body a second request (measured with 1.40)."""
+SMUGGLERS = "^(:.*|content-length|transfer-encoding|host)$"
+"""Headers that ext_proc may not set: a wrong length makes the rest of a body a second request, and another path reaches
+an API that nobody decided on (measured with 1.40: Envoy lets ``:path`` be set by default)."""
 
 RETRY_PAUSE = 0.5
 """Longest pause in seconds between two tries to reach a control plane that is not there."""
@@ -38,7 +46,7 @@ MAX_JSON_ANSWER_BYTES = 10_485_760
 def http_filters(limits: Limits) -> list[hcm.HttpFilter]:
     """Return the chain in order. Usage is read after the decision, that is: nearer to the engine."""
     return [
-        _filter("envoy.filters.http.ext_proc", _ext_proc(limits)),
+        _filter(DECISION_FILTER, _ext_proc(limits)),
         hcm.HttpFilter(name=USAGE_FILTER, typed_config=_usage()),
         _filter("envoy.filters.http.router", router.Router(suppress_envoy_headers=True)),
     ]

@@ -11,6 +11,11 @@ ACCESS_LOG_CLUSTER = "tidegate_access_log"
 UNDECIDED_CLUSTER = "tidegate_undecided"
 """A cluster without endpoints: where a request goes that nobody decided on. Pool names cannot hold an underscore."""
 
+TOO_LARGE = "tidegate_too_large"
+"""The route of requests that say they are larger than a body may be."""
+
+DECISION_FILTER = "envoy.filters.http.ext_proc"
+
 DECISION_NAMESPACE = "tidegate"
 """Dynamic metadata in which ext_proc says what it decided; ``pool`` is the cluster."""
 

@@ -18,6 +18,7 @@ from tests.e2e.gateway import (
     Gateway,
     config_for,
     eventually,
+    standing,
     view,
 )
 from tests.envoy_process import EnvoyProcess, running_envoy
@@ -30,21 +31,8 @@ from xds.type_urls import LISTENER, ORDER
 
 @pytest.fixture
 async def gateway() -> AsyncIterator[Gateway]:
-    engines = (Engine(free_port()), Engine(free_port()))
-    config = config_for(engines)
-    control = Control(config.control.xds_port)
-    decider = Decider(config.control.ext_proc_port)
-    addresses = tuple(engine.address for engine in engines)
-    async with AsyncExitStack() as stack:
-        for engine in engines:
-            await stack.enter_async_context(engine.serving())
-        await stack.enter_async_context(decider.serving())
-        await control.start(build.snapshot(config, [view("small", *addresses), view("large", *addresses)]))
-        stack.push_async_callback(control.stop)
-        text = bootstrap.render(config, bootstrap.template())
-        envoy = await stack.enter_async_context(running_envoy(text, config.envoy.admin_port))
-        session = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Gateway(config, control, decider, engines, envoy, session)
+    async with standing() as running:
+        yield running
 
 
 async def test_the_named_endpoint_serves(gateway: Gateway) -> None:

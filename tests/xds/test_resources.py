@@ -49,11 +49,17 @@ def seconds(value: timedelta | None) -> float:
 
 def routes(of: Config) -> list[Any]:
     (host,) = RouteConfiguration.parse(built(of, ROUTE, "inference")).virtual_hosts
-    return list(host.routes)
+    tunnels, *others = host.routes
+    assert tunnels.match is not None
+    assert tunnels.match.connect_matcher is not None
+    assert tunnels.direct_response is not None
+    assert tunnels.direct_response.status == 405
+    return list(others)
 
 
 def test_the_last_route_is_the_only_one_without_a_decision_and_leads_nowhere() -> None:
-    *decided, last = routes(config("a", "b"))
+    *decided, too_large, last = routes(config("a", "b"))
+    assert (too_large.direct_response.status, too_large.route) == (413, None)
     assert {route.route.cluster for route in decided} == {"a", "b"}
     for route in decided:
         needed = route.match.dynamic_metadata[0]
@@ -66,7 +72,7 @@ def test_the_last_route_is_the_only_one_without_a_decision_and_leads_nowhere() -
 
 
 def test_the_route_says_how_an_answer_tells_its_usage_and_the_pools_own_comes_last() -> None:
-    *decided, _ = routes(config("a"))
+    *decided, _, _ = routes(config("a"))
     told = []
     for route in decided:
         packed = route.typed_per_filter_config.get("envoy.filters.http.ai_protocol_manager")
@@ -83,12 +89,15 @@ def test_the_route_says_how_an_answer_tells_its_usage_and_the_pools_own_comes_la
 
 
 def test_every_route_buffers_bodies_up_to_the_limit() -> None:
-    for route in routes(config("a", limits={"max_body_bytes": 123_456})):
+    *others, too_large, last = routes(config("a", limits={"max_body_bytes": 123_456}))
+    for route in (*others, last):
         assert route.request_body_buffer_limit == 123_456
+    (length,) = too_large.match.headers
+    assert (length.name, length.range_match.start) == ("content-length", 123_457)
 
 
 def test_answers_may_last_for_ever_but_not_be_silent_for_ever() -> None:
-    *decided, _ = routes(config("a", limits={"idle_timeout_seconds": 77.0}))
+    *decided, _, _ = routes(config("a", limits={"idle_timeout_seconds": 77.0}))
     assert seconds(decided[0].route.timeout) == 0
     assert seconds(decided[0].route.idle_timeout) == 77
 
@@ -103,7 +112,7 @@ def test_a_pool_bounds_the_whole_stream_and_a_deadline_may_only_shorten_it() -> 
             seconds(route.route.max_stream_duration.max_stream_duration),
             seconds(route.route.max_stream_duration.grpc_timeout_header_max),
         )
-        for route in routes(Config.model_validate({"pools": pools}))[:-1]
+        for route in routes(Config.model_validate({"pools": pools}))[:-2]
     }
     assert bounds == {"a": (0, 0), "b": (7.5, 7.5)}
 
@@ -130,7 +139,7 @@ def test_ext_proc_fails_closed_and_may_not_smuggle() -> None:
     assert int(processor.status_on_error.code) == 503
     assert processor.mutation_rules is not None
     assert processor.mutation_rules.disallow_expression is not None
-    assert processor.mutation_rules.disallow_expression.regex == "^(content-length|transfer-encoding|host)$"
+    assert processor.mutation_rules.disallow_expression.regex == "^(:.*|content-length|transfer-encoding|host)$"
 
 
 def test_credentials_are_not_sent_to_the_decision() -> None:
