@@ -18,6 +18,7 @@ from tidegate.config import Limits
 from xds.exchanges import ATTRIBUTES, CHANGES_HEADERS, processing_mode
 from xds.messages import grpc_service, seconds
 from xds.names import (
+    BUFFER_FILTER,
     DECISION_FILTER,
     DECISION_NAMESPACE,
     DESTINATION_NAMESPACE,
@@ -54,7 +55,7 @@ def http_filters(limits: Limits) -> list[hcm.HttpFilter]:
     """
     return [
         _filter(DECISION_FILTER, _ext_proc(limits)),
-        _filter("envoy.filters.http.buffer", buffer.Buffer(max_request_bytes=limits.max_body_bytes)),
+        _filter(BUFFER_FILTER, buffer.Buffer(max_request_bytes=limits.max_body_bytes)),
         hcm.HttpFilter(name=USAGE_FILTER, typed_config=_usage()),
         _filter("envoy.filters.http.router", router.Router(suppress_envoy_headers=True)),
     ]

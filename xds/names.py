@@ -15,6 +15,7 @@ TOO_LARGE = "tidegate_too_large"
 """The route of requests that say they are larger than a body may be."""
 
 DECISION_FILTER = "envoy.filters.http.ext_proc"
+BUFFER_FILTER = "envoy.filters.http.buffer"
 
 DECISION_NAMESPACE = "tidegate"
 """Dynamic metadata in which ext_proc says what it decided; ``pool`` is the cluster."""

@@ -3,6 +3,7 @@
 import dataclasses
 
 from envoy_data_plane.envoy.config.route import v3 as route
+from envoy_data_plane.envoy.extensions.filters.http.buffer import v3 as buffer
 from envoy_data_plane.envoy.extensions.filters.http.ext_proc import v3 as ext_proc
 from envoy_data_plane.envoy.extensions.retry.host.previous_hosts import v3 as previous_hosts
 from envoy_data_plane.envoy.type import v3 as envoy_type
@@ -14,6 +15,7 @@ from tidegate.config import Config, Limits, Pool
 from xds.exchanges import in_one, in_one_alone
 from xds.messages import seconds
 from xds.names import (
+    BUFFER_FILTER,
     DEADLINE_HEADER,
     DECISION_FILTER,
     DECISION_NAMESPACE,
@@ -34,7 +36,10 @@ RETRIABLE_STATUS = (429, 502, 503)
 
 MAX_INT64 = 2**63 - 1
 
-_NOT_DECIDED_ON = {DECISION_FILTER: Any.pack(ext_proc.ExtProcPerRoute(disabled=True))}
+_ANSWERED_AT_ONCE = {
+    DECISION_FILTER: Any.pack(ext_proc.ExtProcPerRoute(disabled=True)),
+    BUFFER_FILTER: Any.pack(buffer.BufferPerRoute(disabled=True)),
+}
 """For what is answered by its headers alone."""
 
 USAGE_PROTOCOLS = {"responses": ai_pb2.OPENAI_RESPONSES, "messages": ai_pb2.ANTHROPIC_MESSAGES}
@@ -111,7 +116,7 @@ def _no_tunnels() -> route.Route:
     return route.Route(
         name="tidegate_no_tunnels",
         match=route.RouteMatch(connect_matcher=route.RouteMatchConnectMatcher()),
-        typed_per_filter_config=_NOT_DECIDED_ON,
+        typed_per_filter_config=_ANSWERED_AT_ONCE,
         direct_response=route.DirectResponseAction(status=405),
     )
 
@@ -122,7 +127,7 @@ def _too_large(limits: Limits) -> route.Route:
     return route.Route(
         name=TOO_LARGE,
         match=route.RouteMatch(prefix="/", headers=[route.HeaderMatcher(name="content-length", range_match=too_long)]),
-        typed_per_filter_config=_NOT_DECIDED_ON,
+        typed_per_filter_config=_ANSWERED_AT_ONCE,
         direct_response=route.DirectResponseAction(status=413),
     )
 
