@@ -29,7 +29,8 @@ def test_tidegate_takes_the_configuration_that_it_is_measured_with() -> None:
 def test_the_bare_service_lets_go_on_and_then_names_its_endpoint() -> None:
     go_on, decision = map(ext_proc_pb2.ProcessingResponse.FromString, bare_ext_proc.replies("127.0.0.1:1"))
     assert (go_on.WhichOneof("response"), decision.WhichOneof("response")) == ("request_headers", "request_body")
-    assert decision.dynamic_metadata["envoy.lb"]["x-gateway-destination-endpoint"] == "127.0.0.1:1"
+    named = decision.dynamic_metadata.fields["envoy.lb"].struct_value.fields["x-gateway-destination-endpoint"]
+    assert named.string_value == "127.0.0.1:1"
 
 
 @pytest.mark.skipif(not there_is_an_envoy(), reason="no Envoy on this machine")
