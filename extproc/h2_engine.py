@@ -44,6 +44,14 @@ _CONFIG = H2Configuration(
 )
 
 
+def _kind(frame: Frame) -> str:
+    return type(frame).__name__
+
+
+# The library writes out each frame that it receives, the body included, for a log that nobody keeps.
+Frame.__repr__ = _kind  # type: ignore[method-assign]
+
+
 class Engine(H2Connection):
     """An ``H2Connection`` for a server with many short streams, and with a graceful end."""
 

@@ -74,7 +74,8 @@ class ControlPlane:
         self._intake = Intake()
         self._correlation = Correlation()
         self._fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
-        self._dispatcher = Dispatcher(self._fleet, random.SystemRandom())
+        # Nothing secret hangs on it, and the system's own asks the kernel for every number.
+        self._dispatcher = Dispatcher(self._fleet, random.Random())  # noqa: S311
         self._corrections = Corrections()
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
         self._prompts = PromptCounter(self._counter, self._corrections, self._metrics, self._dispatcher.pool_of)
