@@ -120,7 +120,9 @@ class Connection(asyncio.Protocol):
     # -- the server's side
 
     def check(self, now: float) -> None:
-        """Ask a peer that is quiet whether it is there; break off one that does not answer."""
+        """Ask a peer that is quiet whether it is there; break off one that does not answer, and late streams."""
+        for call in tuple(self._calls.values()):
+            call.check(now)
         waiting_since = self._closed_at or self._asked or (None if self._speaks else self._began)
         if waiting_since is not None:
             if now - waiting_since > ANSWER_SECONDS:
@@ -163,6 +165,10 @@ class Connection(asyncio.Protocol):
 
     # -- the streams' side (``Wire``)
 
+    def now(self) -> float:
+        """Return when the peer was last heard: as good as now, for what it has just sent."""
+        return self._heard
+
     def acknowledge(self, stream_id: int, size: int) -> None:
         """Give the peer ``size`` bytes of its window back."""
         if size and self._open:
@@ -177,7 +183,7 @@ class Connection(asyncio.Protocol):
 
     def send(self, stream_id: int, data: bytes) -> None:
         """Send ``data``, for which there is room."""
-        self._engine.send_data(stream_id, data)
+        self._engine.send_data_at_once(stream_id, data)
         self._flush_soon()
 
     def begin_response(self, stream_id: int) -> None:

@@ -26,7 +26,7 @@ HEADER_LIST_BYTES = 65_536
 HIGHEST_STREAM_ID = 2**31 - 1
 
 _FRAME = struct.Struct(">HBBBL")
-_HEADERS, _RST_STREAM = 1, 3
+_DATA, _HEADERS, _RST_STREAM = 0, 1, 3
 _END_STREAM, _END_HEADERS = 1, 4
 _NO_ERROR = b"\0\0\0\0"
 
@@ -110,6 +110,14 @@ class Engine(H2Connection):
             self.state_machine.process_input(ConnectionInputs.SEND_RST_STREAM)
             state.process_input(StreamInputs.SEND_RST_STREAM)
             self._send_frame(_RST_STREAM, 0, stream_id, _NO_ERROR)
+
+    def send_data_at_once(self, stream_id: int, data: bytes) -> None:
+        """Do as ``send_data`` does with data for which there is room in both windows and in a frame."""
+        stream = self.streams[stream_id]
+        stream.state_machine.process_input(StreamInputs.SEND_DATA)
+        stream.outbound_flow_control_window -= len(data)
+        self.outbound_flow_control_window -= len(data)
+        self._send_frame(_DATA, 0, stream_id, data)
 
     def _send_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         size = len(payload)
