@@ -164,7 +164,9 @@ class _Visit:
         return encode(self._request, self._decision, self._api.usage)
 
     def delivered(self) -> None:
-        self._held = None
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._desk.delivered(held)
 
     def leave(self) -> None:
         if self._held is not None:

@@ -62,16 +62,17 @@ async def serving(
     *,
     max_body_bytes: int,
     grace: float,
+    leaving: asyncio.Event | None = None,
 ) -> AsyncIterator[int]:
     """Serve ``desk`` and ``inflows`` on ``address`` and ``port`` (0: any free one); give the port.
 
-    At the end nothing is accepted any more, health checks are answered with NOT_SERVING, and streams that are open get
-    ``grace`` seconds; then inflows are told to go elsewhere, and have half a second more.
+    Once ``leaving`` is set, health checks are answered with NOT_SERVING. At the end nothing is accepted any more, and
+    streams that are open get ``grace`` seconds; then inflows are told to go elsewhere, and have half a second more.
 
     Raises:
         OSError: the port cannot be bound.
     """
-    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, inflows or {})
+    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, inflows or {}, leaving)
     loop = asyncio.get_running_loop()
     # Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
     listening = await loop.create_server(
@@ -97,8 +98,18 @@ async def serving(
 class Server:
     """What the connections of one port share."""
 
-    def __init__(self, desk: Desk, observer: Observer, max_message_bytes: int, inflows: Inflows) -> None:
-        """Serve ``desk``, which takes messages of up to ``max_message_bytes``, and ``inflows``."""
+    def __init__(
+        self,
+        desk: Desk,
+        observer: Observer,
+        max_message_bytes: int,
+        inflows: Inflows,
+        leaving: asyncio.Event | None = None,
+    ) -> None:
+        """Serve ``desk``, which takes messages of up to ``max_message_bytes``, and ``inflows``.
+
+        Once ``leaving`` is set, it is unhealthy.
+        """
         self._max_message_bytes = max_message_bytes
         self._inflows = {path.encode(): reader for path, reader in inflows.items()}
         self._desk = desk
@@ -110,6 +121,7 @@ class Server:
         self._held = 0
         self._full = False
         self._draining = False
+        self._leaving = leaving or asyncio.Event()
 
     @property
     def connections(self) -> int:
@@ -244,7 +256,7 @@ class Server:
         if message not in {b"", b"\x0a\x00"}:
             return Ending(Status.NOT_FOUND, "unknown service")
         states = health_pb2.HealthCheckResponse
-        state = states.NOT_SERVING if self._draining else states.SERVING
+        state = states.NOT_SERVING if self._draining or self._leaving.is_set() else states.SERVING
         await stream.write(states(status=state).SerializeToString())
         return Ending(Status.OK)
 

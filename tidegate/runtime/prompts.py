@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidegate.config import Config
+from tidegate.runtime.figures import Figures
 from tidegate.telemetry.log import event
-from tidegate.telemetry.metrics import Metrics
-from tidegate.telemetry.outcome import Outcome
-from tidegate.telemetry.record import RequestRecord
 from tidegate.tokens import model_file
 from tidegate.tokens.bounded import Tokenizer
 from tidegate.tokens.correction import Corrections
@@ -21,26 +19,26 @@ from tidegate.tokens.templates import added_tokens, template_for
 
 logger = logging.getLogger("tidegate.tokens")
 
-CACHED_INCLUDED = frozenset({"chat_completions", "completions", "embeddings", "responses"})
-"""APIs whose usage has cached tokens among the prompt's; Anthropic's has them beside."""
-
 _NO_TEXT = TokenCount(0, CountSource.EXACT)
 
 
 class PromptCounter:
-    """Counts prompts for the pool that will serve them, and learns from what becomes of them."""
+    """Counts prompts for the pool that will serve them."""
 
     def __init__(
         self,
         counter: TokenCounter,
         corrections: Corrections,
-        metrics: Metrics,
+        figures: Figures,
         pool_of: Callable[[str], str | None],
     ) -> None:
-        """Count texts with ``counter`` and correct by ``corrections``; ``pool_of`` says which pool serves a model."""
+        """Count texts with ``counter`` and correct by ``corrections``.
+
+        ``pool_of`` says which pool serves a model; ``figures`` takes what is counted about counting.
+        """
         self._counter = counter
         self._corrections = corrections
-        self._metrics = metrics
+        self._figures = figures
         self._pool_of = pool_of
         self._files: dict[str, str] = {}
         self._loaded = dict[str, Tokenizer]()
@@ -81,19 +79,5 @@ class PromptCounter:
     async def _count_texts(self, model: str, texts: tuple[str, ...], file: str | None) -> TokenCount:
         began = time.monotonic()
         count = await self._counter.count(model, texts, file)
-        self._metrics.tokens_counted(count.source.value, time.monotonic() - began)
+        self._figures.tokens_counted(count.source.value, time.monotonic() - began)
         return count
-
-    def learn(self, record: RequestRecord) -> None:
-        """Learn from a request that is over, if its engine reported usage and we had counted the same thing.
-
-        An answer that was broken off may be one whose usage was not complete either.
-        """
-        usage = record.usage
-        if (
-            record.outcome is Outcome.OK
-            and usage.prompt_tokens is not None
-            and record.uncorrected_prompt_tokens is not None
-            and (not usage.cached_tokens or record.api in CACHED_INCLUDED)
-        ):
-            self._corrections.learn(record.pool, record.model, record.uncorrected_prompt_tokens, usage.prompt_tokens)

@@ -1,8 +1,10 @@
 """What listens: gRPC servers and the admin pages, each for as long as a block of code runs."""
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
+from types import MappingProxyType
 from typing import Protocol
 
 import grpc
@@ -33,19 +35,27 @@ class _Counted(Desk, Observer, Protocol):
 
 
 @contextlib.asynccontextmanager
-async def ext_proc(control: Control, desk: _Counted, inflows: h2_transport.Inflows) -> AsyncIterator[None]:
-    """Serve ``desk`` to Envoy, on the transport that ``control`` names; with h2 ``inflows`` too.
+async def ext_proc(
+    control: Control,
+    port: int,
+    desk: _Counted,
+    inflows: h2_transport.Inflows = MappingProxyType({}),
+    leaving: asyncio.Event | None = None,
+) -> AsyncIterator[None]:
+    """Serve ``desk`` to Envoy on ``port``, on the transport that ``control`` names; with h2 ``inflows`` too.
+
+    Once ``leaving`` is set, health checks are answered with NOT_SERVING, and requests as ever.
 
     Raises:
         BindError: the port cannot be bound.
     """
-    address, port = control.address, control.ext_proc_port
+    address = control.address
     if control.ext_proc_transport == "grpc":
-        async with grpc_server(address, port, (grpc_transport.handler(desk, desk),), STOP_SECONDS):
+        async with grpc_server(address, port, (grpc_transport.handler(desk, desk),), STOP_SECONDS, leaving):
             yield
         return
     serving = h2_transport.serving(
-        address, port, desk, desk, inflows, max_body_bytes=MAX_BODY_BYTES, grace=STOP_SECONDS
+        address, port, desk, desk, inflows, max_body_bytes=MAX_BODY_BYTES, grace=STOP_SECONDS, leaving=leaving
     )
     async with contextlib.AsyncExitStack() as listening:
         try:
@@ -57,11 +67,15 @@ async def ext_proc(control: Control, desk: _Counted, inflows: h2_transport.Inflo
 
 @contextlib.asynccontextmanager
 async def grpc_server(
-    address: str, port: int, handlers: tuple[grpc.GenericRpcHandler, ...], grace: float
+    address: str,
+    port: int,
+    handlers: tuple[grpc.GenericRpcHandler, ...],
+    grace: float,
+    leaving: asyncio.Event | None = None,
 ) -> AsyncIterator[None]:
     """Run a gRPC server with ``handlers`` and the standard health service.
 
-    At the end it says that it serves no more, and its calls get ``grace`` seconds.
+    At the end, or once ``leaving`` is set, it says that it serves no more; at the end its calls get ``grace`` seconds.
 
     Raises:
         BindError: ``port`` on ``address`` cannot be bound.
@@ -76,11 +90,18 @@ async def grpc_server(
         raise _taken(address, port) from None
     await server.start()
     await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
+    announcing = asyncio.ensure_future(_announce(leaving or asyncio.Event(), healthy))
     try:
         yield
     finally:
+        announcing.cancel()
         await healthy.enter_graceful_shutdown()
         await server.stop(grace)
+
+
+async def _announce(leaving: asyncio.Event, healthy: health.aio.HealthServicer) -> None:
+    await leaving.wait()
+    await healthy.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
 
 
 def _taken(address: str, port: int) -> BindError:
