@@ -12,7 +12,7 @@ from h2.exceptions import NoSuchStreamError, ProtocolError, StreamIDTooLowError
 from hpack import HeaderTuple
 
 from extproc.h2_engine import HIGHEST_STREAM_ID, Engine, goaway
-from extproc.h2_framing import RESPONSE_HEADERS, trailers
+from extproc.h2_framing import ALL_WELL, RESPONSE, RESPONSE_HEADERS, trailers
 from extproc.h2_interfaces import SERVER_STOPS, Call, Host, Stream
 from extproc.transport import Ending, Status
 
@@ -120,7 +120,9 @@ class Connection(asyncio.Protocol):
     # -- the server's side
 
     def check(self, now: float) -> None:
-        """Ask a peer that is quiet whether it is there; break off one that does not answer."""
+        """Ask a peer that is quiet whether it is there; break off one that does not answer, and late streams."""
+        for call in tuple(self._calls.values()):
+            call.check(now)
         waiting_since = self._closed_at or self._asked or (None if self._speaks else self._began)
         if waiting_since is not None:
             if now - waiting_since > ANSWER_SECONDS:
@@ -163,6 +165,10 @@ class Connection(asyncio.Protocol):
 
     # -- the streams' side (``Wire``)
 
+    def now(self) -> float:
+        """Return when the peer was last heard: as good as now, for what it has just sent."""
+        return self._heard
+
     def acknowledge(self, stream_id: int, size: int) -> None:
         """Give the peer ``size`` bytes of its window back."""
         if size and self._open:
@@ -177,12 +183,12 @@ class Connection(asyncio.Protocol):
 
     def send(self, stream_id: int, data: bytes) -> None:
         """Send ``data``, for which there is room."""
-        self._engine.send_data(stream_id, data)
+        self._engine.send_data_at_once(stream_id, data)
         self._flush_soon()
 
     def begin_response(self, stream_id: int) -> None:
         """Send the response headers."""
-        self._engine.send_headers(stream_id, RESPONSE_HEADERS)
+        self._engine.send_known_headers(stream_id, RESPONSE)
 
     def end_ours(self, stream_id: int, ending: Ending) -> None:
         """Say the last word on a stream that has not been answered, and go on reading it until the peer ends it too."""
@@ -257,16 +263,26 @@ class Connection(asyncio.Protocol):
         """End ``stream`` as what serves it says; nothing happens to one that is over."""
         if self._calls.pop(stream.id, None) is None:
             return
-        words = trailers(ending)
-        headers = words if stream.answered else (*RESPONSE_HEADERS, *words)
         try:
-            self._last_words(stream.id, headers)
+            if ending.status is Status.OK and stream.answered:
+                self._all_well(stream.id)
+            else:
+                words = trailers(ending)
+                self._last_words(stream.id, words if stream.answered else (*RESPONSE_HEADERS, *words))
         except ProtocolError as error:
             # The library and we do not agree on what this stream is; it must not be the end of other connections.
             _log.error("a stream cannot be ended", extra={"fields": {"error": type(error).__name__}})
             self.abort()
         stream.close()
         self._close_if_drained()
+
+    def _all_well(self, stream_id: int) -> None:
+        """Do the same as ``_last_words`` for a stream that is answered and ends with OK, as nearly all do."""
+        with contextlib.suppress(*_GONE):
+            if stream_id not in self._read_only:
+                self._engine.send_known_headers(stream_id, ALL_WELL, last=True)
+        self._read_only.discard(stream_id)
+        self._flush_soon()
 
     def _last_words(self, stream_id: int, headers: Sequence[HeaderTuple]) -> None:
         """Send the headers that end a stream; say that nothing more is read of it (RFC 9113 section 8.1)."""

@@ -75,6 +75,10 @@ class Inflow:
             self.answered = True
             self._wire.end_ours(self.id, SERVER_STOPS)
 
+    def late(self, now: float) -> bool:  # noqa: ARG002
+        """Return ``False``: it is to last."""
+        return False
+
     def close(self) -> None:
         """Forget a message that did not come to its end."""
         if self._closed:

@@ -13,6 +13,10 @@ NO_MEMORY = Ending(Status.RESOURCE_EXHAUSTED, "too many bytes of requests are he
 class Wire(Protocol):
     """What a stream asks of its connection."""
 
+    def now(self) -> float:
+        """Return when the peer was last heard, by the event loop's clock."""
+        ...
+
     def acknowledge(self, stream_id: int, size: int) -> None:
         """Give the peer ``size`` bytes of its window back."""
         ...
@@ -65,6 +69,10 @@ class Stream(Protocol):
         """Take note that the server stops: a stream that would last for ever says so to its peer."""
         ...
 
+    def late(self, now: float) -> bool:
+        """Return whether it has lasted too long, by the event loop's clock."""
+        ...
+
     def close(self) -> None:
         """Drop everything: the stream is over."""
         ...
@@ -75,6 +83,11 @@ class Call(NamedTuple):
 
     stream: Stream
     task: asyncio.Task[None] | None = None
+
+    def check(self, now: float) -> None:
+        """Stop serving it if its time is over, by the event loop's clock; it will say so itself."""
+        if self.task is not None and self.stream.late(now):
+            self.task.cancel()
 
     def cancel(self) -> None:
         """Stop serving it."""

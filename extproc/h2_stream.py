@@ -8,6 +8,7 @@ message and one window at most.
 import asyncio
 from collections import deque
 
+from extproc import transport
 from extproc.exchange import Abandoned
 from extproc.h2_framing import Deframer, framed
 from extproc.h2_interfaces import NO_MEMORY, Wire
@@ -26,6 +27,7 @@ class MessageStream:
 
     __slots__ = (
         "_closed",
+        "_deadline",
         "_deframer",
         "_ended",
         "_fault",
@@ -41,6 +43,7 @@ class MessageStream:
     def __init__(self, wire: Wire, stream_id: int, max_message_bytes: int) -> None:
         self.id = stream_id
         self._wire = wire
+        self._deadline = wire.now() + transport.STREAM_SECONDS
         self._deframer = Deframer(max_message_bytes)
         self._ready: deque[bytes] = deque()
         self._unread = 0
@@ -89,6 +92,10 @@ class MessageStream:
 
     def drain(self) -> None:
         """Do nothing: an exchange comes to its end by itself."""
+
+    def late(self, now: float) -> bool:
+        """Return whether it has lasted for more than ``STREAM_SECONDS``, by the event loop's clock."""
+        return now > self._deadline
 
     def close(self) -> None:
         """Drop everything: the stream is over. What was not acknowledged still counts against the connection."""

@@ -35,6 +35,9 @@ that would exceed it is ended."""
 CHECK_SECONDS = 1.0
 """Pause between two looks at the connections."""
 
+HEALTH_SECONDS = 10.0
+"""How long a health check may take to be asked and answered."""
+
 DRAIN_POLL_SECONDS = 0.01
 
 LAST_MESSAGES_SECONDS = 0.25
@@ -225,11 +228,15 @@ class Server:
         self._lasting -= 1
 
     async def _process(self, stream: MessageStream, finish: Finish) -> None:
-        finish(stream, await transport.serve(stream, stream.write, self._desk, self._observer))
+        def late() -> bool:
+            return stream.late(clock())
+
+        clock = asyncio.get_running_loop().time
+        finish(stream, await transport.serve(stream, stream.write, self._desk, self._observer, late))
 
     async def _check_health(self, stream: MessageStream, finish: Finish) -> None:
         try:
-            async with asyncio.timeout(transport.STREAM_SECONDS):
+            async with asyncio.timeout(HEALTH_SECONDS):
                 ending = await self._answer_health(stream)
         except UnreadableMessage as unreadable:
             ending = unreadable.ending

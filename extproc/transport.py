@@ -76,8 +76,12 @@ class UnreadableMessage(Exception):  # noqa: N818  it reads as what it says
         self.ending = ending
 
 
-async def serve(
-    messages: AsyncIterator[bytes], write: Callable[[bytes], Awaitable[None]], desk: Desk, observer: Observer
+async def serve(  # noqa: PLR0911  one for each way to end
+    messages: AsyncIterator[bytes],
+    write: Callable[[bytes], Awaitable[None]],
+    desk: Desk,
+    observer: Observer,
+    late: Callable[[], bool] | None = None,
 ) -> Ending:
     """Hold one stream's exchange; return how the stream is to be ended: with OK only when the last reply was written.
 
@@ -86,13 +90,15 @@ async def serve(
         write: writes a reply; raises ``Abandoned`` when the stream is dead.
         desk: who counts and decides.
         observer: who counts streams.
+        late: given by a transport that keeps ``STREAM_SECONDS`` itself, for all its streams with one timer, and cancels
+            this task when they are over: says whether that is why it was cancelled.
     """
     observer.stream_started()
     outcome = Outcome.FAILED
     stream = Stream()
     try:
         async with (
-            asyncio.timeout(STREAM_SECONDS),
+            asyncio.timeout(STREAM_SECONDS) if late is None else contextlib.nullcontext(),
             contextlib.aclosing(exchange(messages, desk, stream)) as replies,
         ):
             async for reply in replies:
@@ -100,6 +106,8 @@ async def serve(
         outcome = Outcome.FINISHED
         return Ending(Status.OK)
     except asyncio.CancelledError:
+        if late is not None and late():
+            return _took_too_long()
         outcome = _of_one_that_left(stream)
         raise
     except Abandoned:
@@ -112,14 +120,18 @@ async def serve(
         _log.warning("a message is not taken", extra={"fields": {"reason": error.ending.details}})
         return error.ending
     except TimeoutError:
-        _log.warning("a stream took too long", extra={"fields": {"seconds": STREAM_SECONDS}})
-        return Ending(Status.DEADLINE_EXCEEDED, "the stream took too long")
+        return _took_too_long()
     except Exception as error:  # noqa: BLE001  whatever went wrong, the stream must not end with OK
         # The class alone: a message might quote the request.
         _log.error("a stream failed", extra={"fields": {"error": type(error).__name__}})
         return Ending(Status.INTERNAL, "the decision failed")
     finally:
         observer.stream_ended(outcome)
+
+
+def _took_too_long() -> Ending:
+    _log.warning("a stream took too long", extra={"fields": {"seconds": STREAM_SECONDS}})
+    return Ending(Status.DEADLINE_EXCEEDED, "the stream took too long")
 
 
 def _of_one_that_left(stream: Stream) -> Outcome:

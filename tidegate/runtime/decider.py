@@ -34,7 +34,8 @@ class Decider:
         """Decide over ``fleet``, correct token counts by ``corrections``; the rest is for the ``Desk``."""
         self.counter = TokenCounter()
         self.intake = Intake()
-        self.dispatcher = Dispatcher(fleet, random.SystemRandom())
+        # Nothing secret hangs on it, and the system's own asks the kernel for every number.
+        self.dispatcher = Dispatcher(fleet, random.Random())  # noqa: S311
         self.prompts = PromptCounter(self.counter, corrections, figures, self.dispatcher.pool_of)
         self.desk = Desk(
             *(self.dispatcher, self.prompts, figures, new_id, journal, time.monotonic, self.intake),
