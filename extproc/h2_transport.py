@@ -7,7 +7,7 @@ peers. When ``serving`` ends, all of it has ended.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from grpc_health.v1 import health_pb2
 
@@ -48,17 +48,17 @@ async def serving(
     *,
     max_body_bytes: int,
     grace: float,
-    leaving: asyncio.Event | None = None,
+    healthy: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[int]:
     """Serve ``desk`` on ``address`` and ``port`` (0: any free one); give the port.
 
-    Once ``leaving`` is set, health checks are answered with NOT_SERVING. At the end nothing is accepted any more, and
-    streams that are open get ``grace`` seconds.
+    Health checks are answered as ``healthy`` says. At the end they are answered with NOT_SERVING, nothing is accepted
+    any more, and streams that are open get ``grace`` seconds.
 
     Raises:
         OSError: the port cannot be bound.
     """
-    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, leaving)
+    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, healthy)
     loop = asyncio.get_running_loop()
     # Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
     listening = await loop.create_server(
@@ -85,9 +85,13 @@ class Server:
     """What the connections of one port share."""
 
     def __init__(
-        self, desk: Desk, observer: Observer, max_message_bytes: int, leaving: asyncio.Event | None = None
+        self,
+        desk: Desk,
+        observer: Observer,
+        max_message_bytes: int,
+        healthy: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Serve ``desk``; take messages of up to ``max_message_bytes``; be unhealthy once ``leaving`` is set."""
+        """Serve ``desk``; take messages of up to ``max_message_bytes``; say of our health what ``healthy`` does."""
         self.max_message_bytes = max_message_bytes
         self._desk = desk
         self._observer = observer
@@ -97,7 +101,7 @@ class Server:
         self._held = 0
         self._full = False
         self._draining = False
-        self._leaving = leaving or asyncio.Event()
+        self._healthy = healthy
 
     @property
     def connections(self) -> int:
@@ -215,6 +219,6 @@ class Server:
         if message not in {b"", b"\x0a\x00"}:
             return Ending(Status.NOT_FOUND, "unknown service")
         states = health_pb2.HealthCheckResponse
-        state = states.NOT_SERVING if self._draining or self._leaving.is_set() else states.SERVING
+        state = states.SERVING if self._healthy() and not self._draining else states.NOT_SERVING
         await stream.write(states(status=state).SerializeToString())
         return Ending(Status.OK)
