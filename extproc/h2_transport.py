@@ -7,7 +7,7 @@ peers. When ``serving`` ends, all of it has ended.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 
 from grpc_health.v1 import health_pb2
 
@@ -16,7 +16,17 @@ from extproc.desk import Desk
 from extproc.exchange import Abandoned
 from extproc.h2_connection import Connection, Finish
 from extproc.h2_stream import MessageStream
-from extproc.transport import ENVELOPE_BYTES, METHOD, SERVICE, Ending, Observer, Status, UnreadableMessage
+from extproc.transport import (
+    ENVELOPE_BYTES,
+    METHOD,
+    SERVICE,
+    Begin,
+    Ending,
+    Observer,
+    OneDecision,
+    Status,
+    UnreadableMessage,
+)
 
 CONNECTIONS = 1_024
 """Connections at a time; Envoy has one or two per worker."""
@@ -41,9 +51,19 @@ _log = logging.getLogger(__name__)
 
 @contextlib.asynccontextmanager
 async def serving(
-    address: str, port: int, desk: Desk, observer: Observer, *, max_body_bytes: int, grace: float
+    address: str,
+    port: int,
+    desk: Desk,
+    observer: Observer,
+    *,
+    max_body_bytes: int,
+    grace: float,
+    begin: Begin = OneDecision,
+    healthy: Collection[str] = ("",),
 ) -> AsyncIterator[int]:
     """Serve ``desk`` on ``address`` and ``port`` (0: any free one); give the port.
+
+    ``begin`` says what is held on a stream, and ``healthy`` by which names health is asked for.
 
     At the end nothing is accepted any more, health checks are answered with NOT_SERVING, and streams that are open get
     ``grace`` seconds.
@@ -51,7 +71,7 @@ async def serving(
     Raises:
         OSError: the port cannot be bound.
     """
-    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES)
+    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, begin, healthy)
     loop = asyncio.get_running_loop()
     # Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
     listening = await loop.create_server(
@@ -77,11 +97,22 @@ async def serving(
 class Server:
     """What the connections of one port share."""
 
-    def __init__(self, desk: Desk, observer: Observer, max_message_bytes: int) -> None:
-        """Serve ``desk``; take messages of up to ``max_message_bytes``."""
+    def __init__(
+        self,
+        desk: Desk,
+        observer: Observer,
+        max_message_bytes: int,
+        begin: Begin = OneDecision,
+        healthy: Collection[str] = ("",),
+    ) -> None:
+        """Serve ``desk``; take messages of up to ``max_message_bytes``; the rest as for ``serving``."""
         self.max_message_bytes = max_message_bytes
         self._desk = desk
         self._observer = observer
+        self._begin = begin
+        # An empty name may be written, or left out.
+        self._healthy = {health_pb2.HealthCheckRequest(service=name).SerializeToString() for name in healthy}
+        self._healthy |= {b"\x0a\x00"} if "" in healthy else set()
         self._connections: set[Connection] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._streams = 0
@@ -181,7 +212,7 @@ class Server:
         self._streams -= 1
 
     async def _process(self, stream: MessageStream, finish: Finish) -> None:
-        finish(stream, await transport.serve(stream, stream.write, self._desk, self._observer))
+        finish(stream, await transport.serve(stream, stream.write, self._desk, self._observer, self._begin))
 
     async def _check_health(self, stream: MessageStream, finish: Finish) -> None:
         try:
@@ -197,12 +228,11 @@ class Server:
         finish(stream, ending)
 
     async def _answer_health(self, stream: MessageStream) -> Ending:
-        """Answer like the health service of gRPC, for the whole server, whose name is empty, and no other."""
+        """Answer like the health service of gRPC, for the names that are known; the whole server's is empty."""
         message = await anext(stream, None)
         if message is None:
             return Ending(Status.INTERNAL, "a message was expected")
-        # Of the request (field 1, a string), only the empty one can be an empty message.
-        if message not in {b"", b"\x0a\x00"}:
+        if message not in self._healthy:
             return Ending(Status.NOT_FOUND, "unknown service")
         states = health_pb2.HealthCheckResponse
         state = states.NOT_SERVING if self._draining else states.SERVING

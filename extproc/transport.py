@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import enum
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from extproc.desk import Desk
@@ -47,6 +47,51 @@ class Observer(Protocol):
         ...
 
 
+class Exchange(Protocol):
+    """What is held on one stream, whichever protocol it follows."""
+
+    @property
+    def seconds(self) -> float:
+        """The longest that the stream may take."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether the peer may end the stream now, and nothing is lost."""
+        ...
+
+    def replies(self, messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """Answer ``messages``; as ``exchange.exchange`` does."""
+        ...
+
+
+Begin = Callable[[Desk], Exchange]
+"""Returns what is to be held on a new stream."""
+
+
+class OneDecision:
+    """The exchange that ends with the decision."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Count and decide at ``desk``."""
+        self._desk = desk
+        self._stream = Stream()
+
+    @property
+    def seconds(self) -> float:
+        """The longest that the stream may take."""
+        return STREAM_SECONDS
+
+    @property
+    def finished(self) -> bool:
+        """Whether a refusal was sent: having it is reason enough for Envoy to end the stream."""
+        return self._stream.phase is Phase.ANSWERING
+
+    def replies(self, messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """Answer ``messages``."""
+        return exchange(messages, self._desk, self._stream)
+
+
 class Status(enum.IntEnum):
     """The gRPC status codes with which this program ends a stream (grpc/doc/statuscodes.md)."""
 
@@ -77,7 +122,11 @@ class UnreadableMessage(Exception):  # noqa: N818  it reads as what it says
 
 
 async def serve(
-    messages: AsyncIterator[bytes], write: Callable[[bytes], Awaitable[None]], desk: Desk, observer: Observer
+    messages: AsyncIterator[bytes],
+    write: Callable[[bytes], Awaitable[None]],
+    desk: Desk,
+    observer: Observer,
+    begin: Begin = OneDecision,
 ) -> Ending:
     """Hold one stream's exchange; return how the stream is to be ended: with OK only when the last reply was written.
 
@@ -86,24 +135,25 @@ async def serve(
         write: writes a reply; raises ``Abandoned`` when the stream is dead.
         desk: who counts and decides.
         observer: who counts streams.
+        begin: what is held on the stream.
     """
     observer.stream_started()
     outcome = Outcome.FAILED
-    stream = Stream()
+    held = begin(desk)
     try:
         async with (
-            asyncio.timeout(STREAM_SECONDS),
-            contextlib.aclosing(exchange(messages, desk, stream)) as replies,
+            asyncio.timeout(held.seconds),
+            contextlib.aclosing(held.replies(messages)) as replies,
         ):
             async for reply in replies:
                 await write(reply)
         outcome = Outcome.FINISHED
         return Ending(Status.OK)
     except asyncio.CancelledError:
-        outcome = _of_one_that_left(stream)
+        outcome = _of_one_that_left(held)
         raise
     except Abandoned:
-        outcome = _of_one_that_left(stream)
+        outcome = _of_one_that_left(held)
         return Ending(Status.CANCELLED, "the stream was ended before the decision")
     except PeerProtocolError as error:
         _log.warning("Envoy does not keep to the protocol", extra={"fields": {"reason": str(error)}})
@@ -112,7 +162,7 @@ async def serve(
         _log.warning("a message is not taken", extra={"fields": {"reason": error.ending.details}})
         return error.ending
     except TimeoutError:
-        _log.warning("a stream took too long", extra={"fields": {"seconds": STREAM_SECONDS}})
+        _log.warning("a stream took too long", extra={"fields": {"seconds": held.seconds}})
         return Ending(Status.DEADLINE_EXCEEDED, "the stream took too long")
     except Exception as error:  # noqa: BLE001  whatever went wrong, the stream must not end with OK
         # The class alone: a message might quote the request.
@@ -122,6 +172,6 @@ async def serve(
         observer.stream_ended(outcome)
 
 
-def _of_one_that_left(stream: Stream) -> Outcome:
-    """Return the outcome of a stream that Envoy ended: having a refusal is reason enough to end it."""
-    return Outcome.FINISHED if stream.phase is Phase.ANSWERING else Outcome.CANCELLED
+def _of_one_that_left(held: Exchange) -> Outcome:
+    """Return the outcome of a stream that its peer ended."""
+    return Outcome.FINISHED if held.finished else Outcome.CANCELLED

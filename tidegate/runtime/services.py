@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Protocol
 
 import grpc
@@ -12,7 +12,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from extproc import grpc_transport, h2_transport
 from extproc.desk import Desk
-from extproc.transport import Observer
+from extproc.transport import Begin, Observer, OneDecision
 from tidegate import addresses
 from tidegate.config import MAX_BODY_BYTES, Control
 
@@ -32,18 +32,30 @@ class _Counted(Desk, Observer, Protocol):
 
 
 @contextlib.asynccontextmanager
-async def ext_proc(control: Control, desk: _Counted) -> AsyncIterator[None]:
+async def ext_proc(
+    control: Control,
+    desk: _Counted,
+    begin: Begin = OneDecision,
+    *,
+    grace: float = STOP_SECONDS,
+    healthy: Collection[str] = ("",),
+) -> AsyncIterator[None]:
     """Serve ``desk`` to Envoy, on the transport that ``control`` names.
+
+    ``begin`` says what is held on a stream, ``grace`` how many seconds those get that are open at the end, and
+    ``healthy`` by which names health is asked for.
 
     Raises:
         BindError: the port cannot be bound.
     """
     address, port = control.address, control.ext_proc_port
     if control.ext_proc_transport == "grpc":
-        async with grpc_server(address, port, (grpc_transport.handler(desk, desk),), STOP_SECONDS):
+        async with grpc_server(address, port, (grpc_transport.handler(desk, desk, begin),), grace, healthy):
             yield
         return
-    serving = h2_transport.serving(address, port, desk, desk, max_body_bytes=MAX_BODY_BYTES, grace=STOP_SECONDS)
+    serving = h2_transport.serving(
+        *(address, port, desk, desk), max_body_bytes=MAX_BODY_BYTES, grace=grace, begin=begin, healthy=healthy
+    )
     async with contextlib.AsyncExitStack() as listening:
         try:
             await listening.enter_async_context(serving)
@@ -54,9 +66,13 @@ async def ext_proc(control: Control, desk: _Counted) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def grpc_server(
-    address: str, port: int, handlers: tuple[grpc.GenericRpcHandler, ...], grace: float
+    address: str,
+    port: int,
+    handlers: tuple[grpc.GenericRpcHandler, ...],
+    grace: float,
+    healthy: Collection[str] = ("",),
 ) -> AsyncIterator[None]:
-    """Run a gRPC server with ``handlers`` and the standard health service.
+    """Run a gRPC server with ``handlers`` and the standard health service, which knows the names in ``healthy``.
 
     At the end it says that it serves no more, and its calls get ``grace`` seconds.
 
@@ -65,18 +81,19 @@ async def grpc_server(
     """
     server = grpc.aio.server(options=grpc_transport.server_options(MAX_BODY_BYTES))
     server.add_generic_rpc_handlers(handlers)
-    healthy = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    health_service = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     try:
         server.add_insecure_port(addresses.joined(address, port))
     except RuntimeError:
         raise _taken(address, port) from None
     await server.start()
-    await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
+    for name in healthy:
+        await health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
     try:
         yield
     finally:
-        await healthy.enter_graceful_shutdown()
+        await health_service.enter_graceful_shutdown()
         await server.stop(grace)
 
 
