@@ -24,7 +24,7 @@ UPLOAD_SECONDS = 900.0
 ANSWER_SECONDS = 86_400.0
 """The longest that a stream may take. A gateway that vanishes is noticed by keepalive; this is for one that forgets."""
 
-_GOOD_ENDS = frozenset({Phase.OPEN, Phase.SENT, Phase.OVER, Phase.ANSWERING, Phase.DONE})
+_GOOD_ENDS = frozenset({Phase.OPEN, Phase.SENT, Phase.OVER, Phase.ANSWERING})
 
 
 class PickerExchange:
@@ -110,9 +110,10 @@ class PickerExchange:
         replies: Iterable[bytes]
         match action, self._stream.message:
             case Action.PASS_RESPONSE_HEADERS, ResponseHeaders() as headers:
-                replies = (request.responded(headers),)
+                shown = not headers.end_of_stream and self._stream.modes.response is not BodyMode.NONE
+                replies = (request.responded(headers, shown=shown),)
             case Action.PASS_RESPONSE_PIECE, ResponsePiece(body, end):
-                request.responding(time.monotonic())
+                request.read(body, time.monotonic())
                 in_full = self._stream.modes.response is BodyMode.FULL_DUPLEX_STREAMED
                 replies = (
                     picker_codec.echoed_response(body, end=end) if in_full else (picker_codec.PASS_RESPONSE_PIECE,)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from extproc.answer import Answer
 from extproc.usage import Usage
 from tidegate.scheduling.dispatch import Decision
 from tidegate.scheduling.request import InferenceRequest
@@ -36,7 +37,9 @@ class Picked:
         served: ``ip:port`` of the endpoint that answered; empty where the gateway did not say.
         whole: the answer was seen to its end, as far as the gateway shows it.
         seconds: from the request's headers to the stream's end.
-        first_byte_seconds: from the request's headers to the answer's first piece; ``None`` when there was none.
+        first_token_seconds: from the request's headers to the answer's first token, or to the first byte of one that is
+            not streamed; ``None`` when it was not seen.
+        answer: what was read of it; ``None`` where the gateway does not show its body.
     """
 
     request: InferenceRequest
@@ -47,7 +50,8 @@ class Picked:
     served: str
     whole: bool
     seconds: float
-    first_byte_seconds: float | None
+    first_token_seconds: float | None
+    answer: Answer | None
 
 
 class Gateway(Protocol):

@@ -3,6 +3,7 @@
 import asyncio
 
 from extproc import passthrough, picker_codec
+from extproc.answer import Answer
 from extproc.apis import PASSED_ON, Api, match, path_of
 from extproc.body import ParsedBody
 from extproc.desk import Desk
@@ -42,7 +43,7 @@ class PickerRequest:
         self._answer: bytes | None = None
         self._status = 0
         self._served = ""
-        self._first_byte: float | None = None
+        self._read: Answer | None = None
 
     @property
     def delivered(self) -> bool:
@@ -238,9 +239,12 @@ class PickerRequest:
 
     # -- the response
 
-    def responded(self, message: ResponseHeaders) -> bytes:
-        """Take in the answer's headers; return the reply to them."""
-        status = message.headers.get(":status", "")
+    def responded(self, message: ResponseHeaders, *, shown: bool) -> bytes:
+        """Take in the answer's headers; return the reply to them. ``shown`` says that its body is to come as well."""
+        headers = message.headers
+        if shown and self._delivered:
+            self._read = Answer(headers.get("content-type", ""), headers.get("content-encoding", ""))
+        status = headers.get(":status", "")
         self._status = int(status) if status.isascii() and status.isdigit() and len(status) == 3 else 0
         try:
             self._served = addresses.ip_and_port(message.served)
@@ -252,18 +256,21 @@ class PickerRequest:
             self._gateway.served_by(self._decided, self._served)
         obeyed = picker_codec.TEST_SELECTION in self._headers.headers and self._gateway.settings.obey_tests
         told = {picker_codec.TEST_SERVED: self._served} if self._served and obeyed else {}
-        return picker_codec.pass_response_headers(message.headers, told)
+        return picker_codec.pass_response_headers(headers, told)
 
-    def responding(self, now: float) -> None:
-        """Take note, at ``now`` in seconds, of a piece of the answer."""
-        if self._first_byte is None:
-            self._first_byte = now
+    def read(self, piece: bytes, now: float) -> None:
+        """Take in a piece of the answer, at ``now`` in seconds."""
+        if self._read is not None:
+            self._read.feed(piece, now)
 
     def leave(self, now: float, *, whole: bool) -> None:
         """Give back what is held: the stream has ended, at ``now`` in seconds."""
         self.drop_body()
         if self._decision is None or self._request is None or self._api is None:
             return
+        if self._read is not None:
+            self._read.end(now)
+        first_token = None if self._read is None else self._read.first_token_at
         if not self._delivered:
             self._desk.abandon(self._decision.reservation.id)
         else:
@@ -277,7 +284,8 @@ class PickerRequest:
                     served=self._served,
                     whole=whole,
                     seconds=now - self._began,
-                    first_byte_seconds=None if self._first_byte is None else self._first_byte - self._began,
+                    first_token_seconds=None if first_token is None else first_token - self._began,
+                    answer=self._read,
                 )
             )
         self._decision = None

@@ -26,7 +26,7 @@ async def test_the_reservation_lives_until_the_stream_ends() -> None:
     told = await tell(
         request_headers({**POST, "x-request-id": "abc"}),
         piece(),
-        response_headers({":status": "200", "set-cookie": "a"}),
+        response_headers({":status": "200", "set-cookie": "a", "content-type": "application/json"}),
         response_piece(answer[:9]),
         response_piece(answer[9:]),
         response_piece(b"", end=True),
@@ -40,8 +40,10 @@ async def test_the_reservation_lives_until_the_stream_ends() -> None:
     assert (desk.live, desk.abandoned, gateway.open) == ({"r1"}, [], [])
     (picked,) = gateway.picked
     assert (picked.status, picked.whole, picked.served, picked.request_id) == (200, True, "", "abc")
-    assert picked.first_byte_seconds is not None
-    assert picked.seconds >= picked.first_byte_seconds >= 0
+    assert picked.first_token_seconds is not None
+    assert picked.seconds >= picked.first_token_seconds >= 0
+    assert picked.answer is not None
+    assert picked.answer.tokens.prompt == 7
 
 
 async def test_an_answer_that_breaks_off_is_not_whole() -> None:
@@ -53,7 +55,7 @@ async def test_an_answer_that_breaks_off_is_not_whole() -> None:
 async def test_an_answer_whose_body_is_not_sent_counts_as_whole() -> None:
     gateway = FakeGateway()
     await tell(request_headers(modes=(DUPLEX, NONE)), piece(), response_headers(), gateway=gateway)
-    assert [(picked.whole, picked.first_byte_seconds) for picked in gateway.picked] == [(True, None)]
+    assert [(picked.whole, picked.answer) for picked in gateway.picked] == [(True, None)]
 
 
 @pytest.mark.parametrize("mode", [STREAMED, BUFFERED, PARTIAL])

@@ -80,19 +80,28 @@ def _record(picked: Picked) -> RequestRecord:
         # The gateway does not say how often it tried; an answer shows that it did.
         attempts=1 if picked.status else 0,
         duration_seconds=picked.seconds if picked.whole else None,
-        ttft_seconds=picked.first_byte_seconds,
+        ttft_seconds=picked.first_token_seconds,
         upstream_ttft_seconds=None,
-        usage=Usage(),
+        usage=_usage(picked),
         tells_usage=picked.usage.value != NO_USAGE,
         ended=True,
         malformed=False,
     )
 
 
+def _usage(picked: Picked) -> Usage:
+    """Return what the engine counted, as far as it said so; of an answer that broke off it may be too little."""
+    if picked.answer is None:
+        return Usage()
+    told = picked.answer.tokens
+    return Usage(told.prompt, told.completion, told.cached, told.reasoning)
+
+
 def _outcome(picked: Picked) -> Outcome:
     """Return how a request ended, as far as its stream tells: who broke an answer off, it does not."""
     if not picked.status or not picked.whole:
         return Outcome.UNKNOWN
-    if picked.status >= 500 or picked.status == 429:
+    failed = picked.answer is not None and picked.answer.failed
+    if picked.status >= 500 or picked.status == 429 or (failed and picked.status < 400):
         return Outcome.UPSTREAM_ERROR
     return Outcome.CLIENT_ERROR if picked.status >= 400 else Outcome.OK
