@@ -112,13 +112,9 @@ class PickerPlane:
 
     @contextlib.asynccontextmanager
     async def _serving(self) -> AsyncIterator[None]:
-        """Serve the gateway; only now, so that whoever is healthy can also decide."""
+        """Serve the gateway; only now, and health last, so that whoever is healthy can also decide."""
         control, picker = self._config.control, self._config.picker
         async with contextlib.AsyncExitStack() as listening:
-            if picker.health_port is not None:
-                farewell = services.FAREWELL_SECONDS
-                health = services.grpc_server(control.address, picker.health_port, (), farewell, HEALTH_NAMES)
-                await listening.enter_async_context(health)
             await listening.enter_async_context(
                 services.ext_proc(
                     control,
@@ -128,6 +124,10 @@ class PickerPlane:
                     healthy=HEALTH_NAMES,
                 )
             )
+            if picker.health_port is not None:
+                farewell = services.FAREWELL_SECONDS
+                health = services.grpc_server(control.address, picker.health_port, (), farewell, HEALTH_NAMES)
+                await listening.enter_async_context(health)
             yield
 
     # -- what comes in
