@@ -144,7 +144,7 @@ class PickerRequest:
                     # What was cut cannot be read, and its model not be known.
                     if partial is not BodyMode.BUFFERED_PARTIAL:
                         raise
-                    return self._place(*self._unread())
+                    return self._place(*self._unread(), unread=True)
                 if self._api is PASSED_ON:
                     prompt = TokenCount(parsed.prompt.other_tokens, CountSource.BYTES)
                 else:
@@ -166,7 +166,7 @@ class PickerRequest:
 
     def decide_unread(self) -> Event:
         """Choose an endpoint by the headers alone."""
-        return self._place(*self._unread())
+        return self._place(*self._unread(), unread=True)
 
     def _unread(self) -> tuple[ParsedBody, TokenCount]:
         """Return what is taken for the body of a request that we do not get to read."""
@@ -174,7 +174,7 @@ class PickerRequest:
         tokens = min(size // passthrough.BYTES_PER_TOKEN, passthrough.MAX_ESTIMATED_TOKENS)
         return ParsedBody(model="", texts=()), TokenCount(tokens, CountSource.BYTES)
 
-    def _place(self, parsed: ParsedBody, prompt: TokenCount) -> Event:
+    def _place(self, parsed: ParsedBody, prompt: TokenCount, *, unread: bool = False) -> Event:
         if self._api is None:
             raise LocalProtocolError("a decision before there was an API")
         self._model = parsed.model
@@ -192,7 +192,7 @@ class PickerRequest:
         outcome = self._desk.decide(self._request)
         if isinstance(outcome, Refusal):
             self._pool = outcome.pool
-            return self._refused(of_refusal(outcome, parsed.model))
+            return self._refused(_not_shown() if unread and not outcome.pool else of_refusal(outcome, parsed.model))
         self._decision = outcome
         return Event.DECIDED
 
@@ -289,3 +289,14 @@ class PickerRequest:
                 )
             )
         self._decision = None
+
+
+def _not_shown() -> ApiError:
+    return ApiError(
+        503,
+        "Which model is asked for is not known here: the gateway does not show the body. It is to be set up so that it "
+        "does, in full duplex or buffered.",
+        reason="body_not_shown",
+        kind=SERVICE_UNAVAILABLE,
+        code="body_not_shown",
+    )

@@ -1,16 +1,20 @@
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extproc import picker_exchange
 from extproc.exchange import Abandoned
 from extproc.picker_codec import PIECE_BYTES
+from extproc.picker_exchange import PickerExchange
 from extproc.picker_gateway import Settings
+from extproc.picker_stream import Phase
 from extproc.stream import PeerProtocolError
+from protos import ext_proc_pb2
 from tests.extproc.desks import ADDRESSES, FakeDesk
 from tests.extproc.envoy_model import HELLO, POST
 from tests.extproc.gateway_model import (
@@ -30,6 +34,8 @@ from tests.extproc.gateway_model import (
     response_piece,
     tell,
 )
+from tidegate.scheduling.dispatch import Decision, Refusal, RefusalReason
+from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.subset import Subset
 from tidegate.tokens.count import TokenCount
 from tidegate.tokens.prompt import Prompt
@@ -256,6 +262,55 @@ async def test_a_decision_that_takes_too_long_is_answered_with_504_and_never_let
     assert (told.refusal.status.code, told.error) == (504, None)
     assert told.refusal_headers["x-llm-d-request-dropped-reason"] == "rejected-ttl-expired"
     assert (desk.live, gateway.held) == (set(), 0)
+
+
+@pytest.mark.parametrize("mode", [STREAMED, NONE, PARTIAL])
+async def test_where_the_model_is_needed_and_not_shown_the_gateway_is_to_blame(mode: int) -> None:
+    class ManyPools(FakeDesk):
+        def decide(self, request: InferenceRequest) -> Decision | Refusal:
+            return super().decide(request) if request.model else Refusal(RefusalReason.UNKNOWN_MODEL)
+
+    desk = ManyPools()
+    told = await tell(request_headers(modes=(mode, NONE)), piece(HELLO[:20], end=False), desk=desk)
+    assert (told.refusal.status.code, desk.refusals[0][-1]) == (503, "body_not_shown")
+
+
+async def test_a_fault_of_ours_is_never_an_ok() -> None:
+    desk, gateway = FakeDesk(), FakeGateway()
+    desk.fault = RuntimeError("a bug")
+    told = await tell(request_headers(), piece(), desk=desk, gateway=gateway)
+    assert (told.error, told.replies, gateway.held) == (desk.fault, [], 0)
+
+
+async def test_a_body_that_does_not_end_is_answered_with_408(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picker_exchange, "UPLOAD_SECONDS", 0.01)
+    gateway = FakeGateway()
+
+    async def silent() -> AsyncIterator[bytes]:
+        yield request_headers()
+        yield piece(b"{", end=False)
+        await asyncio.sleep(30)
+
+    replies = [reply async for reply in PickerExchange(FakeDesk(), gateway).replies(silent())]
+    answer = ext_proc_pb2.ProcessingResponse.FromString(replies[-1]).immediate_response
+    assert (len(replies), answer.status.code, gateway.held) == (1, 408, 0)
+
+
+async def test_only_a_stream_that_has_its_decision_may_be_ended() -> None:
+    held = PickerExchange(FakeDesk(), FakeGateway())
+
+    async def sent(*messages: bytes) -> AsyncIterator[bytes]:
+        for message in messages:
+            yield message
+
+    assert not held.finished
+    with pytest.raises(Abandoned):
+        _ = [reply async for reply in held.replies(sent(request_headers()))]
+    assert not held.finished
+    held = PickerExchange(FakeDesk(), FakeGateway())
+    async for _ in held.replies(sent(request_headers(), piece(), response_headers())):
+        pass
+    assert held._stream.phase is Phase.DONE
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import importlib.metadata
 import logging
 import random
@@ -101,6 +102,9 @@ class PickerPlane:
                 ]
                 await asyncio.to_thread(self._counter.warm)
                 await self._prompts.load(self._config)
+                # What lives for ever, the vocabularies above all, is not to be looked through again and again.
+                gc.collect()
+                gc.freeze()
                 async with self._serving():
                     self._unready.clear()
                     event(logger, "ready", pools=len(self._config.pools), file=str(self._file))
