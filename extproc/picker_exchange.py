@@ -24,6 +24,8 @@ UPLOAD_SECONDS = 900.0
 ANSWER_SECONDS = 86_400.0
 """The longest that a stream may take. A gateway that vanishes is noticed by keepalive; this is for one that forgets."""
 
+_NOTHING_YET = ResponsePhase.WAIT_RESPONSE
+
 _GOOD_ENDS = frozenset({Phase.OPEN, Phase.SENT, Phase.OVER, Phase.ANSWERING})
 
 
@@ -65,12 +67,10 @@ class PickerExchange:
                     else:
                         actions = await self._do(action, messages)
         finally:
-            self._request.leave(time.monotonic(), whole=self._whole)
-
-    @property
-    def _whole(self) -> bool:
-        unseen = self._stream.response is ResponsePhase.RESPONDING and self._stream.modes.response is BodyMode.NONE
-        return self._stream.response is ResponsePhase.RESPONDED or unseen
+            ended = self._stream.response is ResponsePhase.RESPONDED
+            # Of an answer whose body is not shown, the headers are all.
+            headers_alone = self._stream.modes.response is BodyMode.NONE and self._stream.response is not _NOTHING_YET
+            self._request.leave(time.monotonic(), ended=ended, whole=ended or headers_alone)
 
     async def _do(self, action: Action, messages: AsyncIterator[bytes]) -> tuple[Action, ...]:
         stream, request = self._stream, self._request

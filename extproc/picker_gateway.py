@@ -36,7 +36,7 @@ class Picked:
         status: the HTTP status of the answer; 0 when none was seen.
         served: ``ip:port`` of the endpoint that answered; empty where the gateway did not say.
         whole: the answer was seen to its end, as far as the gateway shows it.
-        seconds: from the request's headers to the stream's end.
+        seconds: from the request's headers to the answer's end; ``None`` where that was not seen.
         first_token_seconds: from the request's headers to the answer's first token, or to the first byte of one that is
             not streamed; ``None`` when it was not seen.
         answer: what was read of it; ``None`` where the gateway does not show its body.
@@ -49,7 +49,7 @@ class Picked:
     status: int
     served: str
     whole: bool
-    seconds: float
+    seconds: float | None
     first_token_seconds: float | None
     answer: Answer | None
 

@@ -263,8 +263,11 @@ class PickerRequest:
         if self._read is not None:
             self._read.feed(piece, now)
 
-    def leave(self, now: float, *, whole: bool) -> None:
-        """Give back what is held: the stream has ended, at ``now`` in seconds."""
+    def leave(self, now: float, *, ended: bool, whole: bool) -> None:
+        """Give back what is held: the stream has ended, at ``now`` in seconds.
+
+        ``ended`` says that the answer's end was seen, ``whole`` that all was that is shown of it.
+        """
         self.drop_body()
         if self._decision is None or self._request is None or self._api is None:
             return
@@ -283,7 +286,7 @@ class PickerRequest:
                     status=self._status,
                     served=self._served,
                     whole=whole,
-                    seconds=now - self._began,
+                    seconds=now - self._began if ended else None,
                     first_token_seconds=None if first_token is None else first_token - self._began,
                     answer=self._read,
                 )

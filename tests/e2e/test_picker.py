@@ -6,14 +6,14 @@ import hashlib
 import io
 import json
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.e2e.picker_gateway import Gateway, gateway, modes
+from tests.e2e.picker_gateway import FULL_DUPLEX, Gateway, gateway, modes
 
 TRANSPORTS = ("grpc", "h2")
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
@@ -179,6 +179,46 @@ async def test_every_mode_is_served(tmp_path: Path, request_mode: str, response:
         await running.until("tidegate_requests_total", 2, outcome="ok", code="200")
         await running.until("tidegate_inflight_reservations", 0)
         assert await running.sum("tidegate_prompt_tokens_total") == (0 if response == "NONE" else 22)
+
+
+WITHOUT_RESPONSE = {"response_header_mode": "SKIP", "response_body_mode": "NONE", "response_trailer_mode": "SKIP"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "inflight"),
+    [
+        (FULL_DUPLEX, 1),
+        ({**FULL_DUPLEX, "response_body_mode": "STREAMED"}, 1),
+        ({**FULL_DUPLEX, **WITHOUT_RESPONSE}, 0),
+        ({**modes("BUFFERED", "NONE"), **WITHOUT_RESPONSE}, 1),
+    ],
+    ids=["full duplex", "response streamed", "response not shown", "buffered, response not shown"],
+)
+async def test_a_reservation_lives_as_long_as_envoy_holds_the_stream(
+    tmp_path: Path, mode: Mapping[str, str], inflight: int
+) -> None:
+    async with gateway(tmp_path, "h2", mode=mode) as running:
+        for engine in running.engines:
+            engine.pause = 0.5
+        async with running.client.post(running.chat, data=json.dumps({**CHAT, "stream": True})) as answer:
+            await answer.content.readline()
+            await asyncio.sleep(0.2)
+            assert await running.inflight() == inflight
+            await answer.read()
+        await running.until("tidegate_inflight_reservations", 0)
+
+
+async def test_a_burst_spreads_and_leaves_nothing_behind(running: Gateway) -> None:
+    async def ask() -> int:
+        async with running.client.post(running.chat, json=CHAT) as answer:
+            await answer.read()
+            return answer.status
+
+    assert await asyncio.gather(*(ask() for _ in range(200))) == [200] * 200
+    assert [len(engine.got) for engine in running.engines] == [100, 100]
+    await running.until("tidegate_requests_total", 200, outcome="ok")
+    assert await running.inflight() == 0
+    assert await running.sum("tidegate_ext_proc_inflight_streams") == 0
 
 
 @pytest.mark.parametrize("hint", [[], ["127.0.0.1:1"], "nonsense"])

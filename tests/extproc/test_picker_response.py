@@ -41,6 +41,7 @@ async def test_the_reservation_lives_until_the_stream_ends() -> None:
     (picked,) = gateway.picked
     assert (picked.status, picked.whole, picked.served, picked.request_id) == (200, True, "", "abc")
     assert picked.first_token_seconds is not None
+    assert picked.seconds is not None
     assert picked.seconds >= picked.first_token_seconds >= 0
     assert picked.answer is not None
     assert picked.answer.tokens.prompt == 7
@@ -49,13 +50,13 @@ async def test_the_reservation_lives_until_the_stream_ends() -> None:
 async def test_an_answer_that_breaks_off_is_not_whole() -> None:
     gateway = FakeGateway()
     await tell(request_headers(), piece(), response_headers(), response_piece(b"x"), gateway=gateway)
-    assert [picked.whole for picked in gateway.picked] == [False]
+    assert [(picked.whole, picked.seconds) for picked in gateway.picked] == [(False, None)]
 
 
 async def test_an_answer_whose_body_is_not_sent_counts_as_whole() -> None:
     gateway = FakeGateway()
     await tell(request_headers(modes=(DUPLEX, NONE)), piece(), response_headers(), gateway=gateway)
-    assert [(picked.whole, picked.answer) for picked in gateway.picked] == [(True, None)]
+    assert [(picked.whole, picked.answer, picked.seconds) for picked in gateway.picked] == [(True, None, None)]
 
 
 @pytest.mark.parametrize("mode", [STREAMED, BUFFERED, PARTIAL])

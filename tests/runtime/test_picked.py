@@ -75,7 +75,7 @@ def test_the_outcome_is_what_the_stream_tells(change: dict[str, object], outcome
 
 def test_what_the_gateway_does_not_tell_stays_unknown() -> None:
     account = Account()
-    account.picked.ended(replace(PICKED, served="", whole=False, first_token_seconds=None, answer=None))
+    account.picked.ended(replace(PICKED, served="", whole=False, seconds=None, first_token_seconds=None, answer=None))
     (record,) = account.records
     assert (record.served, record.duration_seconds, record.ttft_seconds) == (None, None, None)
     assert (record.usage.prompt_tokens, record.usage.completion_tokens) == (None, None)

@@ -79,7 +79,7 @@ def _record(picked: Picked) -> RequestRecord:
         named=decision.addresses[0],
         # The gateway does not say how often it tried; an answer shows that it did.
         attempts=1 if picked.status else 0,
-        duration_seconds=picked.seconds if picked.whole else None,
+        duration_seconds=picked.seconds,
         ttft_seconds=picked.first_token_seconds,
         upstream_ttft_seconds=None,
         usage=_usage(picked),
