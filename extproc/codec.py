@@ -4,12 +4,12 @@ Header values travel in ``raw_value``, both ways; ``value`` stays empty.
 """
 
 from collections.abc import Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
 from google.protobuf.message import DecodeError
 
 from extproc.errors import ApiError, Shape
-from extproc.stream import Message, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders
+from extproc.stream import AnswerHeaders, Message, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders
 from extproc.usage import Usage
 from protos import core_pb2, ext_proc_pb2
 from tidegate.scheduling.dispatch import Decision
@@ -21,6 +21,9 @@ DESTINATION_KEY = "x-gateway-destination-endpoint"
 
 NAMESPACE = "tidegate"
 """Where the route table and the access log find what was decided."""
+
+WITHHOLD = "withhold"
+"""What a decision calls it there that the client is not to see the usage that was asked for in its name."""
 
 _BUFFERED = ext_proc_pb2.ProcessingMode.BodySendMode.BUFFERED
 
@@ -45,8 +48,17 @@ def decode(message: bytes) -> Message:
             return RequestHeaders(_headers(received.headers), received.end_of_stream)
         case "request_body":
             return RequestBody(request.request_body.body)
+        case "response_headers":
+            return _of_answer(request)
         case name:
             return OtherMessage(name or "an empty message")
+
+
+def _of_answer(request: ext_proc_pb2.ProcessingRequest) -> AnswerHeaders:
+    received = request.response_headers
+    decision = request.metadata_context.filter_metadata.get(NAMESPACE)
+    withhold = decision is not None and WITHHOLD in decision.fields and decision.fields[WITHHOLD].bool_value
+    return AnswerHeaders(_headers(received.headers), received.end_of_stream, withhold)
 
 
 def _headers(received: core_pb2.HeaderMap) -> dict[str, str]:
@@ -59,6 +71,20 @@ def _headers(received: core_pb2.HeaderMap) -> dict[str, str]:
     return headers
 
 
+class Rewritten(NamedTuple):
+    """A body to send on instead of the client's.
+
+    Attributes:
+        body: the bytes.
+        with_length: the client said how long its own was, and so must we.
+        withhold: what the engine answers to the change alone is to be kept from the client.
+    """
+
+    body: bytes
+    with_length: bool
+    withhold: bool
+
+
 CONTINUE = ext_proc_pb2.ProcessingResponse(request_headers=ext_proc_pb2.HeadersResponse()).SerializeToString()
 """The reply to headers that asks for the body."""
 
@@ -67,20 +93,49 @@ CONTINUE = ext_proc_pb2.ProcessingResponse(request_headers=ext_proc_pb2.HeadersR
 # (23 us a decision against 6).
 
 
-def decision_on_headers(request: InferenceRequest, decision: Decision, usage: Usage = Usage.CHAT_COMPLETIONS) -> bytes:
-    """Return the reply to the headers of a request without a body that sends it where ``decision`` says."""
+def decision_on_headers(
+    request: InferenceRequest, decision: Decision, usage: Usage = Usage.CHAT_COMPLETIONS, *, read: bool = False
+) -> bytes:
+    """Return the reply to the headers of a request without a body that sends it where ``decision`` says.
+
+    ``read`` says whether its answer will pass through here.
+    """
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_headers.response)
-    _describe(reply, request, decision, usage)
+    _describe(reply, request, decision, usage, read=read)
     return reply.SerializeToString()
 
 
-def decision_on_body(request: InferenceRequest, decision: Decision, usage: Usage = Usage.CHAT_COMPLETIONS) -> bytes:
-    """Return the reply to the body that sends the request where ``decision`` says."""
+def decision_on_body(
+    request: InferenceRequest,
+    decision: Decision,
+    usage: Usage = Usage.CHAT_COMPLETIONS,
+    rewritten: Rewritten | None = None,
+    *,
+    read: bool = False,
+) -> bytes:
+    """Return the reply to the body that sends the request where ``decision`` says, ``rewritten`` if it was.
+
+    ``read`` says whether its answer will pass through here.
+    """
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_body.response)
-    _describe(reply, request, decision, usage)
+    _describe(reply, request, decision, usage, read=read)
+    if rewritten is not None:
+        _rewrite(reply, rewritten)
     return reply.SerializeToString()
+
+
+def _rewrite(reply: ext_proc_pb2.ProcessingResponse, rewritten: Rewritten) -> None:
+    """Replace the body, and say its length in the same reply: in any other a request could be smuggled in behind it."""
+    response = reply.request_body.response
+    response.body_mutation.body = rewritten.body
+    if rewritten.with_length:
+        option = response.header_mutation.set_headers.add()
+        option.header.key = "content-length"
+        option.header.raw_value = b"%d" % len(rewritten.body)
+        option.append_action = core_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    reply.dynamic_metadata.fields[NAMESPACE].struct_value.fields[WITHHOLD].bool_value = rewritten.withhold
 
 
 def _send_on(response: ext_proc_pb2.CommonResponse) -> None:
@@ -92,7 +147,7 @@ def _send_on(response: ext_proc_pb2.CommonResponse) -> None:
 
 
 def _describe(
-    reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest, decision: Decision, usage: Usage
+    reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest, decision: Decision, usage: Usage, *, read: bool
 ) -> None:
     namespaces = reply.dynamic_metadata.fields
     destination = namespaces[DESTINATION_NAMESPACE].struct_value.fields
@@ -108,6 +163,8 @@ def _describe(
         about["uncorrected_tokens"].number_value = request.prompt.uncorrected
     about["stream"].bool_value = request.stream
     about["usage"].string_value = usage.value
+    if read:
+        about["read"].bool_value = True
 
 
 def refusal(error: ApiError, known: Mapping[str, str], shape: Shape = Shape.OPENAI) -> bytes:

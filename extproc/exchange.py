@@ -5,13 +5,17 @@ the stream was cancelled, the reply could not be written) it is released here. F
 access log and to the lease.
 """
 
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from extproc import codec
+from extproc import codec, passing_codec
 from extproc.apis import PASSED_ON, Api, match, path_of
 from extproc.desk import Desk
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
+from extproc.injection import injected
+from extproc.passing import passing
 from extproc.stream import Action, Event, LocalProtocolError, Stream
+from extproc.usage import Usage
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import CountSource, TokenCount
@@ -21,7 +25,7 @@ class Abandoned(Exception):  # noqa: N818  nothing is in error: the client left
     """Envoy ended its side of the stream before there was a decision."""
 
 
-async def exchange(
+async def exchange(  # noqa: C901  one case for each action
     messages: AsyncIterator[bytes], desk: Desk, stream: Stream | None = None
 ) -> AsyncGenerator[bytes, None]:
     """Answer the ``messages`` (``ProcessingRequest``) of one stream with replies (``ProcessingResponse``).
@@ -55,7 +59,13 @@ async def exchange(
                     case Action.CONTINUE:
                         yield codec.CONTINUE
                     case Action.DECIDE:
-                        actions = stream.step(await visit.decide(stream.body))
+                        actions = stream.step(await visit.decide(stream))
+                    case Action.PASS:
+                        passed = passing(stream.answer, messages, passing_codec.piece)
+                        async with contextlib.aclosing(passed) as replies:
+                            async for reply in replies:
+                                yield passing_codec.encode(reply)
+                        actions = stream.step(Event.DELIVERED)
                     case Action.GIVE_UP:
                         raise Abandoned
                     case Action.ROUTE_HEADERS | Action.ROUTE_BODY | Action.REFUSE:
@@ -81,6 +91,7 @@ class _Visit:
         "_pool",
         "_request",
         "_request_id",
+        "_rewritten",
         "_shape",
     )
 
@@ -95,6 +106,7 @@ class _Visit:
         self._error: ApiError | None = None
         self._shape = Shape.OPENAI
         self._held: str | None = None
+        self._rewritten: codec.Rewritten | None = None
         self._pool = ""
         self._request_id = ""
 
@@ -117,7 +129,8 @@ class _Visit:
         # An answer of ours goes the way of a refusal: no decision, and Envoy is given what to say.
         return Event.MATCHED if self._answer is None else Event.REFUSED
 
-    async def decide(self, body: bytes) -> Event:
+    async def decide(self, stream: Stream) -> Event:
+        body = stream.body
         if self._api is None or self._api.parse is None:
             raise LocalProtocolError("a decision before there was an API")
         try:
@@ -145,7 +158,16 @@ class _Visit:
                 self._known["pool"] = outcome.pool
             return self._refused(of_refusal(outcome, parsed.model))
         self._decision, self._held = outcome, outcome.reservation.id
+        if parsed.stream and self._api.usage is Usage.CHAT_COMPLETIONS and self._coding is None:
+            await self._ask_for_usage(stream, outcome.pool)
         return Event.DECIDED
+
+    async def _ask_for_usage(self, stream: Stream, pool: str) -> None:
+        """Have the engine tell what the stream cost, where the pool is to and the client did not ask."""
+        catalogue = self._desk.catalogue()
+        if pool in catalogue.injecting and (body := await self._desk.intake.rewrite(injected, stream.body)):
+            with_length = "content-length" in stream.headers
+            self._rewritten = codec.Rewritten(body, with_length, withhold=pool in catalogue.reading)
 
     def _refused(self, error: ApiError) -> Event:
         self._error = error
@@ -160,8 +182,10 @@ class _Visit:
             return codec.refusal(self._error, self._known, self._shape)
         if self._api is None or self._request is None or self._decision is None:
             raise LocalProtocolError("a reply before there was a decision")
-        encode = codec.decision_on_headers if action is Action.ROUTE_HEADERS else codec.decision_on_body
-        return encode(self._request, self._decision, self._api.usage)
+        usage, read = self._api.usage, self._decision.pool in self._desk.catalogue().reading
+        if action is Action.ROUTE_HEADERS:
+            return codec.decision_on_headers(self._request, self._decision, usage, read=read)
+        return codec.decision_on_body(self._request, self._decision, usage, self._rewritten, read=read)
 
     def delivered(self) -> None:
         self._held = None

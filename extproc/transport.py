@@ -15,8 +15,8 @@ SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 METHOD = "Process"
 
 STREAM_SECONDS = 900.0
-"""The longest that a stream may take, an upload's time included. Envoy gives up long before, and then cancels the
-stream; this is for an Envoy that does not."""
+"""The longest that a stream may take, an upload's time included, or an answer may be silent. Envoy gives up long
+before, and then cancels the stream; this is for an Envoy that does not."""
 
 ENVELOPE_BYTES = 1_048_576
 """What a message may hold besides the body: headers, attributes, metadata."""
@@ -92,11 +92,13 @@ async def serve(
     stream = Stream()
     try:
         async with (
-            asyncio.timeout(STREAM_SECONDS),
+            asyncio.timeout(STREAM_SECONDS) as deadline,
             contextlib.aclosing(exchange(messages, desk, stream)) as replies,
         ):
             async for reply in replies:
                 await write(reply)
+                if stream.phase is Phase.PASSING:
+                    deadline.reschedule(asyncio.get_running_loop().time() + STREAM_SECONDS)
         outcome = Outcome.FINISHED
         return Ending(Status.OK)
     except asyncio.CancelledError:

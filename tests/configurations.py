@@ -52,6 +52,8 @@ EVERY_KEY: dict[str, Any] = {
             "destinations": 2,
             "retries": 0,
             "tokenizer": None,
+            "usage": "stream",
+            "inject_usage": False,
             "endpoints": [{"address": "[fd00::1]:8000", "weight": 10}],
         },
         {"name": "rest", "engine": "none", "endpoints": [{"address": "10.0.0.3:1"}]},

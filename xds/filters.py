@@ -13,7 +13,7 @@ from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
-from tidegate.config import Limits
+from tidegate.config import Config, Limits
 from xds.messages import grpc_service, seconds
 from xds.names import DECISION_NAMESPACE, DESTINATION_NAMESPACE, EXT_PROC_CLUSTER, USAGE_FILTER, USAGE_NAMESPACE
 from xds.routes import other_hosts
@@ -24,6 +24,9 @@ READ_BY_A_DECISION = (":method", ":path", "content-type", "content-encoding", "c
 SMUGGLERS = "^(content-length|transfer-encoding|host)$"
 """Headers that ext_proc may not set: a wrong length makes the rest of a body a second request (measured with 1.40)."""
 
+SMUGGLERS_BUT_LENGTH = "^(transfer-encoding|host)$"
+"""The same where a pool has usage asked for in the body: the new length comes with the new body, and nowhere else."""
+
 RETRY_PAUSE = 0.5
 """Longest pause in seconds between two tries to reach a control plane that is not there."""
 
@@ -32,10 +35,11 @@ MAX_JSON_ANSWER_BYTES = 10_485_760
 """How far Envoy reads an answer for its usage, one event a token; its own 65 536 events are met by reasoning models."""
 
 
-def http_filters(limits: Limits) -> list[hcm.HttpFilter]:
+def http_filters(config: Config) -> list[hcm.HttpFilter]:
     """Return the chain in order. Usage is read after the decision, that is: nearer to the engine."""
+    smugglers = SMUGGLERS_BUT_LENGTH if any(pool.injects_usage for pool in config.pools) else SMUGGLERS
     return [
-        _filter("envoy.filters.http.ext_proc", _ext_proc(limits)),
+        _filter("envoy.filters.http.ext_proc", _ext_proc(config.limits, smugglers)),
         hcm.HttpFilter(name=USAGE_FILTER, typed_config=_usage()),
         _filter("envoy.filters.http.router", router.Router(suppress_envoy_headers=True)),
     ]
@@ -45,7 +49,7 @@ def _filter(name: str, config: betterproto2.Message) -> hcm.HttpFilter:
     return hcm.HttpFilter(name=name, typed_config=Any.pack(config))
 
 
-def _ext_proc(limits: Limits) -> ext_proc.ExternalProcessor:
+def _ext_proc(limits: Limits, smugglers: str) -> ext_proc.ExternalProcessor:
     """Return the filter that asks for the decision: the headers, then the whole body, nothing of the answer."""
     untyped = [DESTINATION_NAMESPACE, DECISION_NAMESPACE]
     return ext_proc.ExternalProcessor(
@@ -70,7 +74,7 @@ def _ext_proc(limits: Limits) -> ext_proc.ExternalProcessor:
             receiving_namespaces=ext_proc.MetadataOptionsMetadataNamespaces(untyped=untyped)
         ),
         mutation_rules=mutation_rules.HeaderMutationRules(
-            disallow_expression=matcher.RegexMatcher(regex=SMUGGLERS),
+            disallow_expression=matcher.RegexMatcher(regex=smugglers),
         ),
     )
 

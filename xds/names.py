@@ -14,6 +14,9 @@ UNDECIDED_CLUSTER = "tidegate_undecided"
 DECISION_NAMESPACE = "tidegate"
 """Dynamic metadata in which ext_proc says what it decided; ``pool`` is the cluster."""
 
+ANSWER_NAMESPACE = "tidegate_answer"
+"""Dynamic metadata in which ext_proc says what it read in an answer, where a pool has its answers read."""
+
 DESTINATION_NAMESPACE = "envoy.lb"
 DESTINATION_KEY = "x-gateway-destination-endpoint"
 SERVED_KEY = "x-gateway-destination-endpoint-served"

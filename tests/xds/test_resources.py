@@ -147,6 +147,53 @@ def test_connections_are_given_up_before_the_engine_gives_them_up(engine: str, r
     assert http.common_http_protocol_options.max_requests_per_connection == requests
 
 
+def pool_with(**keys: Any) -> Config:
+    return Config.model_validate({"pools": ({"name": "a", "endpoints": ({"address": "127.0.0.1:1"},), **keys},)})
+
+
+def upstream_filters(of: Config) -> list[Any]:
+    options = Cluster.parse(built(of, CLUSTER, "a")).typed_extension_protocol_options[HTTP_OPTIONS]
+    return list(HttpProtocolOptions.parse(options.value).http_filters)
+
+
+def test_no_answer_passes_through_us_unless_a_pool_wants_it() -> None:
+    assert upstream_filters(pool_with()) == []
+
+
+def test_answers_to_be_read_pass_through_us_and_go_on_without_us() -> None:
+    reader, codec = upstream_filters(pool_with(usage="stream"))
+    assert codec.name == "envoy.filters.http.upstream_codec"
+    processor = ExternalProcessor.parse(reader.typed_config.value)
+    assert processor.failure_mode_allow is True
+    mode = processor.processing_mode
+    assert mode is not None
+    assert (mode.request_header_mode.name, mode.request_body_mode.name) == ("SKIP", "NONE")
+    assert (mode.response_header_mode.name, mode.response_body_mode.name) == ("SEND", "STREAMED")
+    options = processor.metadata_options
+    assert options is not None
+    assert options.forwarding_namespaces is not None
+    assert options.receiving_namespaces is not None
+    assert list(options.forwarding_namespaces.untyped) == ["tidegate"]
+    assert list(options.receiving_namespaces.untyped) == ["tidegate_answer"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "settable"),
+    [
+        ({}, False),
+        ({"usage": "stream"}, True),
+        ({"usage": "stream", "inject_usage": False}, False),
+        ({"inject_usage": True}, True),
+    ],
+)
+def test_the_length_of_a_body_can_be_set_only_where_bodies_are_changed(keys: dict[str, Any], settable: bool) -> None:
+    rules = ext_proc(pool_with(**keys)).mutation_rules
+    assert rules is not None
+    assert rules.disallow_expression is not None
+    assert ("content-length" not in rules.disallow_expression.regex) == settable
+    assert "transfer-encoding|host" in rules.disallow_expression.regex
+
+
 def test_a_busy_engine_is_not_ejected_and_a_removed_one_is_gone() -> None:
     cluster = Cluster.parse(built(config("a"), CLUSTER, "a"))
     assert cluster.ignore_health_on_host_removal is True

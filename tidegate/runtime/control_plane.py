@@ -38,6 +38,7 @@ from tidegate.telemetry import access_log, admin, status
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.outcome import Outcome
+from tidegate.telemetry.output_size import OutputSizes
 from tidegate.telemetry.record import RequestRecord
 from tidegate.tokens.correction import Corrections
 from tidegate.tokens.counter import TokenCounter
@@ -76,6 +77,7 @@ class ControlPlane:
         self._fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
         self._dispatcher = Dispatcher(self._fleet, random.SystemRandom())
         self._corrections = Corrections()
+        self._sizes = OutputSizes()
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
         self._prompts = PromptCounter(self._counter, self._corrections, self._metrics, self._dispatcher.pool_of)
         self._desk = Desk(
@@ -154,13 +156,14 @@ class ControlPlane:
                     event(logger, "reservation expired", level=level, id=reservation.id, address=where)
 
     def _request_ended(self, record: RequestRecord) -> None:
+        record = self._sizes.settled(record)
         self._metrics.request_ended(record)
         self._prompts.learn(record)
         reservation = record.reservation
         if not reservation and record.outcome in DROPPED:
             reservation = self._correlation.find(record.request_id)
         if reservation:
-            self._apply(RequestEnded(reservation, record.usage.completion_tokens))
+            self._apply(RequestEnded(reservation, record.output_tokens))
 
     def _request_progressed(self, record: RequestRecord) -> None:
         if record.reservation:
@@ -192,8 +195,8 @@ class ControlPlane:
         self._intake.configure(config.limits.max_body_bytes, decode=config.limits.compressed_bodies == "decode")
         self._dispatcher.configure(static.declared(config), static.policies(config))
         self._prompts.configure(config)
-        models = (model for pool in config.pools for model in pool.models)
-        self._desk.serve(models, config.unknown_paths.pool or "")
+        self._sizes.keep(pool.name for pool in config.pools)
+        self._desk.serve(config.pools, config.unknown_paths.pool or "")
 
     async def _reloaded(self, config: Config) -> None:
         """Take over ``config`` while requests run.
