@@ -10,7 +10,6 @@ from envoy_data_plane.envoy.type.metadata import v3 as metadata
 from envoy_data_plane.google.protobuf import Any
 
 from tidegate.config import Pool
-from xds.answer_filters import answer_filters
 from xds.messages import ads, extension, seconds
 from xds.names import DESTINATION_KEY, DESTINATION_NAMESPACE, SERVED_KEY, UNDECIDED_CLUSTER
 
@@ -50,7 +49,7 @@ def pool_cluster(pool: Pool) -> cluster.Cluster:
         upstream_connection_options=cluster.UpstreamConnectionOptions(
             tcp_keepalive=core.TcpKeepalive(keepalive_probes=3, keepalive_time=15, keepalive_interval=5)
         ),
-        typed_extension_protocol_options={HTTP_OPTIONS: Any.pack(_http(pool))},
+        typed_extension_protocol_options={HTTP_OPTIONS: Any.pack(_http(REQUESTS_PER_CONNECTION.get(pool.engine)))},
     )
 
 
@@ -110,13 +109,12 @@ def _connections_only() -> cluster.OutlierDetection:
     )
 
 
-def _http(pool: Pool) -> upstream.HttpProtocolOptions:
+def _http(requests_per_connection: int | None) -> upstream.HttpProtocolOptions:
     return upstream.HttpProtocolOptions(
         explicit_http_config=upstream.HttpProtocolOptionsExplicitHttpConfig(
             http_protocol_options=core.Http1ProtocolOptions()
         ),
         common_http_protocol_options=core.HttpProtocolOptions(
-            idle_timeout=seconds(IDLE_SECONDS), max_requests_per_connection=REQUESTS_PER_CONNECTION.get(pool.engine)
+            idle_timeout=seconds(IDLE_SECONDS), max_requests_per_connection=requests_per_connection
         ),
-        http_filters=answer_filters() if pool.usage == "stream" else [],
     )

@@ -14,6 +14,7 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Config, Limits
+from xds.answer_filters import answer_filter
 from xds.messages import grpc_service, seconds
 from xds.names import DECISION_NAMESPACE, DESTINATION_NAMESPACE, EXT_PROC_CLUSTER, USAGE_FILTER, USAGE_NAMESPACE
 from xds.routes import other_hosts
@@ -38,9 +39,11 @@ MAX_JSON_ANSWER_BYTES = 10_485_760
 def http_filters(config: Config) -> list[hcm.HttpFilter]:
     """Return the chain in order. Usage is read after the decision, that is: nearer to the engine."""
     smugglers = SMUGGLERS_BUT_LENGTH if any(pool.injects_usage for pool in config.pools) else SMUGGLERS
+    reading = any(pool.usage == "stream" for pool in config.pools)
     return [
         _filter("envoy.filters.http.ext_proc", _ext_proc(config.limits, smugglers)),
         hcm.HttpFilter(name=USAGE_FILTER, typed_config=_usage()),
+        *([answer_filter()] if reading else []),
         _filter("envoy.filters.http.router", router.Router(suppress_envoy_headers=True)),
     ]
 

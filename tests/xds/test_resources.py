@@ -7,7 +7,7 @@ import pytest
 from envoy_data_plane.envoy.config.cluster.v3 import Cluster
 from envoy_data_plane.envoy.config.listener.v3 import Listener
 from envoy_data_plane.envoy.config.route.v3 import RouteConfiguration
-from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import ExternalProcessor
+from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import ExternalProcessor, ExtProcPerRoute
 from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import HttpConnectionManager
 from envoy_data_plane.envoy.extensions.upstreams.http.v3 import HttpProtocolOptions
 
@@ -21,6 +21,7 @@ from tests.xds.fleets import config
 from tidegate.config import Config
 from xds.clusters import HTTP_OPTIONS
 from xds.local_replies import REPLIES
+from xds.names import ANSWER_FILTER
 from xds.resources import resources
 from xds.type_urls import CLUSTER, LISTENER, ROUTE
 
@@ -151,30 +152,50 @@ def pool_with(**keys: Any) -> Config:
     return Config.model_validate({"pools": ({"name": "a", "endpoints": ({"address": "127.0.0.1:1"},), **keys},)})
 
 
-def upstream_filters(of: Config) -> list[Any]:
-    options = Cluster.parse(built(of, CLUSTER, "a")).typed_extension_protocol_options[HTTP_OPTIONS]
-    return list(HttpProtocolOptions.parse(options.value).http_filters)
-
-
 def test_no_answer_passes_through_us_unless_a_pool_wants_it() -> None:
-    assert upstream_filters(pool_with()) == []
+    names = [one.name for one in connection_manager(pool_with()).http_filters]
+    assert names == [
+        "envoy.filters.http.ext_proc",
+        "envoy.filters.http.ai_protocol_manager",
+        "envoy.filters.http.router",
+    ]
+    assert not [route for route in routes(pool_with()) if ANSWER_FILTER in route.typed_per_filter_config]
 
 
 def test_answers_to_be_read_pass_through_us_and_go_on_without_us() -> None:
-    reader, codec = upstream_filters(pool_with(usage="stream"))
-    assert codec.name == "envoy.filters.http.upstream_codec"
+    *_, reader, _ = connection_manager(pool_with(usage="stream")).http_filters
+    assert reader.name == ANSWER_FILTER
+    assert reader.typed_config is not None
     processor = ExternalProcessor.parse(reader.typed_config.value)
     assert processor.failure_mode_allow is True
-    mode = processor.processing_mode
-    assert mode is not None
-    assert (mode.request_header_mode.name, mode.request_body_mode.name) == ("SKIP", "NONE")
-    assert (mode.response_header_mode.name, mode.response_body_mode.name) == ("SEND", "STREAMED")
     options = processor.metadata_options
     assert options is not None
     assert options.forwarding_namespaces is not None
     assert options.receiving_namespaces is not None
     assert list(options.forwarding_namespaces.untyped) == ["tidegate"]
     assert list(options.receiving_namespaces.untyped) == ["tidegate_answer"]
+
+
+def test_only_the_routes_of_a_pool_that_wants_it_have_answers_read() -> None:
+    pools = (
+        {"name": "a", "models": ("a",), "usage": "stream", "endpoints": ({"address": "127.0.0.1:1"},)},
+        {"name": "b", "models": ("b",), "endpoints": ({"address": "127.0.0.1:2"},)},
+    )
+    of = Config.model_validate({"pools": pools})
+    _, reader, _ = connection_manager(of).http_filters[1:]
+    assert reader.typed_config is not None
+    modes = {"": ExternalProcessor.parse(reader.typed_config.value).processing_mode}
+    for route in routes(of):
+        if ANSWER_FILTER in route.typed_per_filter_config:
+            overrides = ExtProcPerRoute.parse(route.typed_per_filter_config[ANSWER_FILTER].value).overrides
+            assert overrides is not None
+            modes[route.name] = overrides.processing_mode
+    assert set(modes) == {"", "a", "a/responses", "a/messages"}
+    for name, mode in modes.items():
+        assert mode is not None
+        assert (mode.request_header_mode.name, mode.request_body_mode.name) == ("SKIP", "NONE")
+        read = (mode.response_header_mode.name, mode.response_body_mode.name)
+        assert read == (("SEND", "STREAMED") if name else ("SKIP", "NONE"))
 
 
 @pytest.mark.parametrize(
