@@ -24,6 +24,7 @@ class Script:
         status: of the answer, too.
         pause: seconds between two pieces.
         breaks: the connection is broken off after the last piece.
+        gate: what is waited for after half of the pieces.
     """
 
     chunks: Sequence[bytes]
@@ -31,6 +32,7 @@ class Script:
     status: int = 200
     pause: float = 0.0
     breaks: bool = False
+    gate: threading.Event | None = None
 
 
 @dataclass
@@ -55,7 +57,9 @@ class ScriptedEngine:
         response = web.StreamResponse(status=script.status, headers=dict(script.headers))
         await response.prepare(request)
         try:
-            for chunk in script.chunks:
+            for number, chunk in enumerate(script.chunks):
+                if script.gate is not None and number == len(script.chunks) // 2:
+                    assert await asyncio.to_thread(script.gate.wait, 60)
                 await response.write(chunk)
                 await asyncio.sleep(script.pause)
         except (ConnectionError, asyncio.CancelledError):

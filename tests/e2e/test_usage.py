@@ -5,6 +5,7 @@ import functools
 import gzip
 import http.client
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -368,13 +369,16 @@ def is_ready(stack: Stack) -> bool:
 
 def test_answers_go_on_when_the_control_plane_is_killed(fleet: Fleet) -> None:
     words = [stream(chunk("word"), done=False) for _ in range(100)]
-    fleet.play("read", *words, stream(LAST), pause=0.08)
+    gate = threading.Event()
+    fleet.play("read", *words, stream(LAST), gate=gate)
     whole = b"".join([*words, stream(LAST)])
     with ThreadPoolExecutor(4) as pool:
         answers = [pool.submit(fleet.send, "read") for _ in range(4)]
-        time.sleep(1.0)
+        time.sleep(0.5)  # half of each is there
         fleet.stack.child("serve").kill()
-        until(functools.partial(is_ready, fleet.stack), 20, "another control plane is there")
+        until(functools.partial(is_ready, fleet.stack), 40, "another control plane is there")
+        time.sleep(2.0)  # Envoy connects to it again
+        gate.set()
         assert [answer.result() for answer in answers] == [whole] * 4
     counted = fleet.counted("read")
     assert counted["answers_read_in_part"] == counted["requestsok"] == 4
