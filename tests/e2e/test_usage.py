@@ -154,6 +154,34 @@ def test_every_form_of_stream_reaches_the_client_byte_for_byte_and_is_counted(fl
     assert ("unreported_tokensoutput" in counted) == (tokens.completion is None)
 
 
+NOT_BY_ENVOY = ["chat without a last empty line", "chat with a zero at the end"]
+READ_BY_ENVOY = [
+    name
+    for name in STREAMS
+    if name not in NOT_BY_ENVOY
+    and not name.startswith(("TGI", "SGLang", "chat with timings", "chat with tools", "responses, failed"))
+]
+
+
+@pytest.mark.parametrize("name", READ_BY_ENVOY)
+def test_envoy_reads_the_usual_forms_alike(fleet: Fleet, name: str) -> None:
+    body, tokens, _ = STREAMS[name]
+    count = Counting(fleet, "logged")
+    assert fleet.play("logged", body, path=path_of(name))(stream_options={"include_usage": True}) == body
+    counted = count()
+    assert (counted.get("prompt_tokens"), counted.get("completion_tokens")) == (tokens.prompt, tokens.completion)
+
+
+@pytest.mark.parametrize("name", NOT_BY_ENVOY)
+def test_what_envoy_does_not_read_is_estimated(fleet: Fleet, name: str) -> None:
+    count = Counting(fleet, "logged")
+    fleet.play("logged", STREAMS[name][0])(stream_options={"include_usage": True})
+    counted = count()
+    assert counted["usage_unknown"] == counted["requestsok"] == 1
+    assert counted["unreported_tokensoutput"] > 0
+    assert counted["unreported_tokensprompt"] > 0
+
+
 def test_a_client_that_did_not_ask_gets_every_byte_but_the_usage_event(fleet: Fleet) -> None:
     count = Counting(fleet, "read")
     engine = fleet.engines["read"]

@@ -51,6 +51,11 @@ def test_what_was_read_on_the_way_overrides_what_envoy_read() -> None:
     assert (record.final, record.to_be_read, record.response_bytes) == (True, True, 800)
 
 
+def test_zeros_alone_are_no_count() -> None:
+    assert parse(entry(tokens=usage(prompt=0, completion=0, cached=0))).usage == Usage()
+    assert parse(entry(tokens=usage(prompt=5, completion=0, cached=None))).usage == Usage(5, 0)
+
+
 def test_an_answer_that_says_it_failed_is_a_failure_whatever_its_status() -> None:
     assert parse(entry(answer={"failed": True})).outcome is Outcome.UPSTREAM_ERROR
     gone = parse(entry(answer={"failed": True}, flags=("downstream_connection_termination",)))

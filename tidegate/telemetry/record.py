@@ -281,6 +281,9 @@ def _tokens(usage: TokenUsage) -> Usage:
     # PARTIAL and FAILED mean that Envoy gave up on the answer: what it has by then may be too little.
     if usage.extraction_status != TokenUsage.COMPLETE:
         return Usage()
+    # Nor is it a count that there was nothing at all: some servers end a stream with zeros, and Envoy takes the last.
+    if not usage.input_tokens.value and not usage.output_tokens.value:
+        return Usage()
     into, out = usage.input_token_details, usage.output_token_details
     return Usage(
         prompt_tokens=_count(usage.input_tokens) if usage.HasField("input_tokens") else None,
