@@ -31,7 +31,7 @@ PAUSE = 0.05
 follows on them is shared by several."""
 IDLE_SECONDS = 3.0
 EVENTS_AT_ONCE = 8
-"""Events that the engine writes before it lets others run; Envoy may read them together."""
+"""Events that the engine writes before it lets others run."""
 
 _EVENT = b'data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":" word"}}]}\n\n'
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -48,8 +48,11 @@ def events(tokens: int) -> list[bytes]:
     return [_HEAD, *[_chunk(_EVENT)] * tokens, _chunk(last) + b"0\r\n\r\n"]
 
 
-async def engine(port: int) -> None:
-    """Answer every request with as many tokens as its ``max_tokens``, for ever."""
+async def engine(port: int, pause: float) -> None:
+    """Answer every request with as many tokens as its ``max_tokens``, for ever.
+
+    With a ``pause`` in seconds after each event, they come one by one; without, Envoy may read several together.
+    """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -63,9 +66,9 @@ async def engine(port: int) -> None:
                 tokens = json.loads(await reader.readexactly(length))["max_tokens"]
                 for number, piece in enumerate(events(tokens)):
                     writer.write(piece)
-                    if number % EVENTS_AT_ONCE == 0:
+                    if pause or number % EVENTS_AT_ONCE == 0:
                         await writer.drain()
-                        await asyncio.sleep(0)
+                        await asyncio.sleep(pause)
         except (asyncio.IncompleteReadError, ConnectionError, StopIteration):
             writer.close()
 
@@ -155,15 +158,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often each is made")
     parser.add_argument("--tokens", type=int, nargs="+", default=[20, 2000], help="lengths of answers")
     parser.add_argument("--transport", choices=("grpc", "h2"), default="grpc", help="what serves ext_proc")
+    parser.add_argument("--event-pause", type=float, default=0.0, help="seconds from one event to the next")
     parser.add_argument("--engine", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.engine:
-        uvloop.run(engine(options.engine))
+        uvloop.run(engine(options.engine, options.event_pause))
         return
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         (port,) = free_ports(1)
         run_engine = [sys.executable, "-m", "bench.answer_length", "--engine", str(port)]
+        run_engine += ["--event-pause", str(options.event_pause)]
         engine_process = stack.enter_context(started("engine", run_engine, folder / "engine.log", cwd=ROOT))
         engine_process.wait_for(port, CHAT, START_SECONDS, body=request(1).partition(b"\r\n\r\n")[2])
         running = [stack.enter_context(tidegate(folder, source, port, options.transport)) for source in SOURCES]

@@ -30,7 +30,7 @@ class Facts(NamedTuple):
         over: all of it was read.
         failed: it says that the request failed.
         bytes: how much of the body was read.
-        output_tokens: an estimate of what those brought, or what the engine said of them if that is more.
+        output_tokens: what the engine said of those, and an estimate of what it did not.
         prompt: as in ``Tokens``; so are ``completion``, which is told only once it is final, ``cached`` and
             ``reasoning``.
     """
@@ -119,7 +119,7 @@ def facts(answer: Answer, *, over: bool) -> Facts:
         over=over,
         failed=answer.failed,
         bytes=answer.bytes,
-        output_tokens=max(tokens.completion or 0, answer.estimated_completion_tokens()),
+        output_tokens=answer.estimated_completion_tokens(),
         prompt=tokens.prompt,
         completion=tokens.completion if final else None,
         cached=tokens.cached,

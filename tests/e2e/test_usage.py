@@ -1,13 +1,11 @@
 """What answers cost, through a real Envoy: in a pool whose answers are read, and in pools where Envoy's log tells."""
 
-import contextlib
 import functools
 import gzip
 import http.client
 import json
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,8 +14,9 @@ import anthropic
 import openai
 import pytest
 
-from tests.e2e.scripted_engine import SSE, Script, ScriptedEngine, scripted_engine
-from tests.e2e.stack import Stack, configuration, fetch, until, up
+from tests.e2e.scripted_engine import SSE, Script, ScriptedEngine
+from tests.e2e.stack import Stack, fetch, until
+from tests.e2e.usage_fleet import MESSAGES, Counting, Fleet, usage_fleet
 from tests.extproc.answers import (
     CHAT,
     CHAT_WITHOUT,
@@ -33,102 +32,12 @@ from tests.extproc.answers import (
 
 JSON = {"content-type": "application/json"}
 ASKED = b'{"stream_options":{"include_usage":true},'
-MESSAGES = [{"role": "user", "content": "hello"}]
-
-
-class Fleet:
-    """The stack, with one scripted engine in each pool."""
-
-    def __init__(self, stack: Stack, engines: dict[str, ScriptedEngine]) -> None:
-        self.stack = stack
-        self.engines = engines
-        self.port: int = stack.config["listener"]["port"]
-
-    def play(self, pool: str, *chunks: bytes, path: str = "/v1/chat/completions", **script: Any) -> Any:
-        """Have the engine of ``pool`` answer so from now on; return what asks for it."""
-        self.engines[pool].scripts[""] = Script(chunks, **script)
-
-        def ask(**fields: Any) -> bytes:
-            return self.send(pool, path=path, **fields)
-
-        return ask
-
-    def send(self, pool: str, *, path: str = "/v1/chat/completions", **fields: Any) -> bytes:
-        with self.opened(pool, path=path, **fields) as answer:
-            return answer.read()
-
-    @contextlib.contextmanager
-    def opened(
-        self, pool: str, *, path: str = "/v1/chat/completions", **fields: Any
-    ) -> Iterator[http.client.HTTPResponse]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        body = {"model": pool, "messages": MESSAGES, "max_tokens": 99, "prompt": "x", "input": "x", "stream": True}
-        connection.request("POST", path, json.dumps({**body, **fields}), {"content-type": "application/json"})
-        try:
-            yield connection.getresponse()
-        finally:
-            connection.close()
-
-    def counted(self, pool: str) -> dict[str, int]:
-        """Return what is counted for ``pool``, once everything that is over is."""
-        self.stack.settle()
-        figures: Counter[str] = Counter()
-        for (sample, its), value in self.stack.metrics().items():
-            labels, name = dict(its), sample.removeprefix("tidegate_").removesuffix("_total")
-            if labels.get("pool") == pool and name in COUNTED:
-                figures[name + labels.get("kind", "") + labels.get("outcome", "")] += int(value)
-        return {name: value for name, value in figures.items() if value}
-
-
-COUNTED = {
-    "requests",
-    "prompt_tokens",
-    "completion_tokens",
-    "cached_prompt_tokens",
-    "reasoning_tokens",
-    "unreported_tokens",
-    "usage_unknown",
-    "answers_read_in_part",
-}
-
-
-class Counting:
-    """What came on top."""
-
-    def __init__(self, fleet: Fleet, pool: str) -> None:
-        self._fleet, self._pool, self._before = fleet, pool, fleet.counted(pool)
-
-    def __call__(self) -> dict[str, int]:
-        after = self._fleet.counted(self._pool)
-        return {
-            name: value - self._before.get(name, 0)
-            for name, value in after.items()
-            if value != self._before.get(name, 0)
-        }
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    folder = tmp_path_factory.mktemp("usage")
-    ways: dict[str, dict[str, Any]] = {
-        "read": {"usage": "stream"},
-        "logged": {},
-        "asked": {"inject_usage": True},
-    }
-    with contextlib.ExitStack() as running:
-        engines = {name: running.enter_context(scripted_engine()) for name in ways}
-        config = configuration([])
-        config["pools"] = [
-            {
-                "name": name,
-                "engine": "none",
-                "models": [name],
-                "endpoints": [{"address": f"127.0.0.1:{engines[name].port}"}],
-                **keys,
-            }
-            for name, keys in ways.items()
-        ]
-        yield Fleet(running.enter_context(up(folder, config)), engines)
+    with usage_fleet(tmp_path_factory.mktemp("usage")) as running:
+        yield running
 
 
 PATHS = {"completions": "/v1/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
@@ -386,6 +295,22 @@ def test_the_anthropic_library_streams_through_a_pool_whose_answers_are_read(fle
     ):
         assert "".join(answer.text_stream) == "Hello"
     assert count() == {"requestsok": 1, "prompt_tokens": 8, "completion_tokens": 15, "cached_prompt_tokens": 3}
+
+
+def test_answers_go_on_when_the_control_plane_hangs(fleet: Fleet) -> None:
+    words = [stream(chunk("word"), done=False) for _ in range(40)]
+    gate = threading.Event()
+    fleet.play("read", *words, gate=gate)
+    serve = fleet.stack.child("serve")
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(fleet.send, "read")
+        time.sleep(0.5)  # half of it is there
+        serve.suspend()
+        try:
+            gate.set()
+            assert answer.result(15) == b"".join(words)
+        finally:
+            serve.resume()
 
 
 def is_ready(stack: Stack) -> bool:
