@@ -36,16 +36,16 @@ class Answer:
         text_events: events that brought text; most engines send one for each token.
         bytes: bytes of the body that came in.
         withheld: events that were not passed on.
-        unread: something was not read: too large, compressed in a way that is not read, or not JSON.
+        unread: something was not read: too large, compressed in a way that is not read, or of another form.
     """
 
     __slots__ = (
-        "_error_named",
         "_inflater",
         "_json",
         "_last_passed",
         "_max_json",
         "_parser",
+        "_told",
         "_withhold",
         "bytes",
         "ended",
@@ -90,12 +90,12 @@ class Answer:
         self._max_json = max_json_bytes
         self._withhold = withhold and not compressed
         self._last_passed = True
-        self._error_named = False
+        self._told = (0, 0, 0)  # tokens of output as the engine said last, and the bytes and events of text by then
         self.tokens = Tokens()
         self.failed = self.finished = self.ended = False
         self.first_token_at: float | None = None
         self.text_bytes = self.text_events = self.bytes = self.withheld = 0
-        self.unread = not readable
+        self.unread = self._parser is None and self._json is None
 
     def feed(self, chunk: bytes, now: float) -> bytes:
         """Take in the next bytes of the body, at ``now`` in seconds; return what is to be passed on now."""
@@ -120,13 +120,15 @@ class Answer:
         return rest
 
     def estimated_completion_tokens(self, bytes_per_token: float = BYTES_PER_TOKEN) -> int:
-        """Return an estimate of the output, in tokens, from what was passed on.
+        """Return the output so far, in tokens: what the engine said last, and an estimate of what came after that.
 
-        It is the larger of two: one by size, and the events that brought text, of which each had a token at least. Of
-        an answer whose text could not be read, all the bytes count: too many rather than none.
+        The estimate is the larger of two: one by size, and the events that brought text, of which each had a token at
+        least. Of an answer whose text could not be read, all the bytes count: too many rather than none.
         """
+        told, bytes_then, events_then = self._told
         size = self.text_bytes if self.text_bytes or not self.unread else self.bytes
-        return max(self.text_events, round(size / bytes_per_token), int(size > 0))
+        more = size - bytes_then
+        return told + max(self.text_events - events_then, round(more / bytes_per_token), int(more > 0))
 
     def _take(self, chunk: bytes, now: float) -> bytes:
         if self._parser is not None:
@@ -187,6 +189,8 @@ class Answer:
     def _add(self, report: reported.Report, text: int) -> None:
         self.text_bytes += text
         self.tokens = self.tokens.then(report.tokens)
+        if report.tokens.completion:
+            self._told = (report.tokens.completion, self.text_bytes, self.text_events)
         self.failed |= report.failed
         self.finished |= report.finished
         self.ended |= report.ended

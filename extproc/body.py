@@ -209,6 +209,16 @@ def choice_count(**counts: Any) -> int:
     return min(max(whole_number(param, value) or 1 for param, value in counts.items()), MAX_CHOICES)
 
 
+def check_stream_options(value: Any) -> None:
+    """Check that the options of a stream are an object, or not given.
+
+    Raises:
+        ApiError: they are something else.
+    """
+    if value is not None and not isinstance(value, dict):
+        raise wrong_type("stream_options", "an object")
+
+
 def truth(value: Any) -> bool:
     """Return whether a flag is set, in any of the spellings that pydantic, and so the engines, take for true."""
     if isinstance(value, str):

@@ -4,14 +4,22 @@ Header values travel in ``raw_value``, both ways; ``value`` stays empty.
 """
 
 from collections.abc import Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
 from google.protobuf import struct_pb2
 from google.protobuf.message import DecodeError
 
 from extproc import deadline
 from extproc.errors import ApiError, Shape
-from extproc.stream import Message, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders, WholeRequest
+from extproc.stream import (
+    AnswerHeaders,
+    Message,
+    OtherMessage,
+    PeerProtocolError,
+    RequestBody,
+    RequestHeaders,
+    WholeRequest,
+)
 from extproc.usage import Usage
 from protos import core_pb2, ext_proc_pb2
 from tidegate.scheduling.dispatch import Decision
@@ -36,6 +44,8 @@ ATTRIBUTES = {
     "request.headers['anthropic-version']": "anthropic-version",
 }
 """Where headers are not sent: the attributes (CEL) that stand for those a decision reads, by the header's name."""
+WITHHOLD = "withhold"
+"""What a decision calls it there that the client is not to see the usage that was asked for in its name."""
 
 _BUFFERED = ext_proc_pb2.ProcessingMode.BodySendMode.BUFFERED
 
@@ -63,8 +73,17 @@ def decode(message: bytes) -> Message:
             return WholeRequest(_attributes(request.attributes[_FILTER]), request.request_body.body)
         case "request_body":
             return RequestBody(request.request_body.body)
+        case "response_headers":
+            return _of_answer(request)
         case name:
             return OtherMessage(name or "an empty message")
+
+
+def _of_answer(request: ext_proc_pb2.ProcessingRequest) -> AnswerHeaders:
+    received = request.response_headers
+    decision = request.metadata_context.filter_metadata.get(NAMESPACE)
+    withhold = decision is not None and WITHHOLD in decision.fields and decision.fields[WITHHOLD].bool_value
+    return AnswerHeaders(_headers(received.headers), received.end_of_stream, withhold)
 
 
 def _headers(received: core_pb2.HeaderMap) -> dict[str, str]:
@@ -82,6 +101,20 @@ def _attributes(sent: struct_pb2.Struct) -> dict[str, str]:
     return {ATTRIBUTES[name]: value.string_value for name, value in sent.fields.items() if name in ATTRIBUTES}
 
 
+class Rewritten(NamedTuple):
+    """A body to send on instead of the client's.
+
+    Attributes:
+        body: the bytes.
+        with_length: the client said how long its own was, and so must we.
+        withhold: what the engine answers to the change alone is to be kept from the client.
+    """
+
+    body: bytes
+    with_length: bool
+    withhold: bool
+
+
 CONTINUE = ext_proc_pb2.ProcessingResponse(request_headers=ext_proc_pb2.HeadersResponse()).SerializeToString()
 """The reply to headers that asks for the body."""
 
@@ -94,12 +127,14 @@ def decision_on_headers(
     request: InferenceRequest,
     decision: Decision,
     usage: Usage = Usage.CHAT_COMPLETIONS,
+    *,
     timeout: float | None = None,
+    read: bool = False,
 ) -> bytes:
     """Return the reply to the headers of a request without a body, likewise."""
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_headers.response, timeout)
-    _describe(reply, request, decision, usage)
+    _describe(reply, request, decision, usage, read=read)
     return reply.SerializeToString()
 
 
@@ -107,16 +142,31 @@ def decision_on_body(
     request: InferenceRequest,
     decision: Decision,
     usage: Usage = Usage.CHAT_COMPLETIONS,
+    rewritten: Rewritten | None = None,
+    *,
     timeout: float | None = None,
+    read: bool = False,
 ) -> bytes:
-    """Return the reply to the body that sends the request where ``decision`` says.
+    """Return the reply to the body that sends the request where ``decision`` says, ``rewritten`` if it was.
 
-    ``timeout`` is how many seconds the whole request may take, ``None`` where nothing but the pool bounds it.
+    ``timeout`` is how many seconds the whole request may take, ``None`` where nothing but the pool bounds it; ``read``
+    says whether its answer will pass through here.
     """
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_body.response, timeout)
-    _describe(reply, request, decision, usage)
+    _describe(reply, request, decision, usage, read=read)
+    if rewritten is not None:
+        _rewrite(reply, rewritten)
     return reply.SerializeToString()
+
+
+def _rewrite(reply: ext_proc_pb2.ProcessingResponse, rewritten: Rewritten) -> None:
+    """Replace the body, and say its length in the same reply: in any other a request could be smuggled in behind it."""
+    response = reply.request_body.response
+    response.body_mutation.body = rewritten.body
+    if rewritten.with_length:
+        _set_header(response.header_mutation, "content-length", str(len(rewritten.body)))
+    reply.dynamic_metadata.fields[NAMESPACE].struct_value.fields[WITHHOLD].bool_value = rewritten.withhold
 
 
 def _send_on(response: ext_proc_pb2.CommonResponse, timeout: float | None) -> None:
@@ -130,7 +180,7 @@ def _send_on(response: ext_proc_pb2.CommonResponse, timeout: float | None) -> No
 
 
 def _describe(
-    reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest, decision: Decision, usage: Usage
+    reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest, decision: Decision, usage: Usage, *, read: bool
 ) -> None:
     namespaces = reply.dynamic_metadata.fields
     destination = namespaces[DESTINATION_NAMESPACE].struct_value.fields
@@ -146,6 +196,8 @@ def _describe(
         about["uncorrected_tokens"].number_value = request.prompt.uncorrected
     about["stream"].bool_value = request.stream
     about["usage"].string_value = usage.value
+    if read:
+        about["read"].bool_value = True
 
 
 def refusal(error: ApiError, known: Mapping[str, str], shape: Shape = Shape.OPENAI) -> bytes:

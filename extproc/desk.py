@@ -17,11 +17,15 @@ class Catalogue(NamedTuple):
         models: the models' names; what a pattern matches is not among them.
         created: since when they are served, in Unix seconds.
         unknown_paths: the pool that takes what comes on paths that are not known; empty where that is refused.
+        injecting: the pools whose streams are asked for their usage where the client did not ask.
+        reading: the pools whose answers pass through here, so that what the client did not ask for can be kept back.
     """
 
     models: Sequence[str] = ()
     created: int = 0
     unknown_paths: str = ""
+    injecting: frozenset[str] = frozenset()
+    reading: frozenset[str] = frozenset()
 
 
 class Desk(Protocol):

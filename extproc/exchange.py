@@ -6,13 +6,17 @@ access log and to the lease.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from extproc import codec, deadline
+from extproc import codec, deadline, passing_codec
 from extproc.apis import PASSED_ON, Api, match
 from extproc.desk import Desk
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
+from extproc.injection import injected
+from extproc.passing import passing
 from extproc.stream import Action, Event, LocalProtocolError, Stream
+from extproc.usage import Usage
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import CountSource, TokenCount
@@ -22,7 +26,7 @@ class Abandoned(Exception):  # noqa: N818  nothing is in error: the client left
     """Envoy ended its side of the stream before there was a decision."""
 
 
-async def exchange(
+async def exchange(  # noqa: C901  one case for each action
     messages: AsyncIterator[bytes], desk: Desk, stream: Stream | None = None
 ) -> AsyncGenerator[bytes, None]:
     """Answer the ``messages`` (``ProcessingRequest``) of one stream with replies (``ProcessingResponse``).
@@ -56,7 +60,13 @@ async def exchange(
                     case Action.CONTINUE:
                         yield codec.CONTINUE
                     case Action.DECIDE:
-                        actions = stream.step(await visit.decide(stream.body))
+                        actions = stream.step(await visit.decide(stream))
+                    case Action.PASS:
+                        passed = passing(stream.answer, messages, passing_codec.piece)
+                        async with contextlib.aclosing(passed) as replies:
+                            async for reply in replies:
+                                yield passing_codec.encode(reply)
+                        actions = stream.step(Event.DELIVERED)
                     case Action.GIVE_UP:
                         raise Abandoned
                     case Action.ROUTE_HEADERS | Action.ROUTE_BODY | Action.REFUSE:
@@ -83,6 +93,7 @@ class _Visit:
         "_pool",
         "_request",
         "_request_id",
+        "_rewritten",
         "_shape",
         "_timeout",
     )
@@ -100,6 +111,7 @@ class _Visit:
         self._error: ApiError | None = None
         self._shape = Shape.OPENAI
         self._held: str | None = None
+        self._rewritten: codec.Rewritten | None = None
         self._pool = ""
         self._request_id = ""
 
@@ -124,22 +136,22 @@ class _Visit:
         # An answer of ours goes the way of a refusal: no decision, and Envoy is given what to say.
         return Event.MATCHED if self._answer is None else Event.REFUSED
 
-    async def decide(self, body: bytes) -> Event:
+    async def decide(self, stream: Stream) -> Event:
         if self._timeout is None:
-            return await self._decide(body)
+            return await self._decide(stream)
         try:
             async with asyncio.timeout_at(self._deadline):
                 # The client may have taken all the time there was to send it.
                 await asyncio.sleep(0)
-                return await self._decide(body)
+                return await self._decide(stream)
         except TimeoutError:
             return self._refused(deadline.missed())
 
-    async def _decide(self, body: bytes) -> Event:
+    async def _decide(self, stream: Stream) -> Event:
         if self._api is None or self._api.parse is None:
             raise LocalProtocolError("a decision before there was an API")
         try:
-            parsed = await self._desk.intake.read(self._api.parse, body, self._coding)
+            parsed = await self._desk.intake.read(self._api.parse, stream.body, self._coding)
         except ApiError as error:
             return self._refused(error)
         self._known["model"] = parsed.model
@@ -163,7 +175,16 @@ class _Visit:
                 self._known["pool"] = outcome.pool
             return self._refused(of_refusal(outcome, parsed.model))
         self._decision, self._held = outcome, outcome.reservation.id
+        if parsed.stream and self._api.usage is Usage.CHAT_COMPLETIONS and self._coding is None:
+            await self._ask_for_usage(stream, outcome.pool)
         return Event.DECIDED
+
+    async def _ask_for_usage(self, stream: Stream, pool: str) -> None:
+        """Have the engine tell what the stream cost, where the pool is to and the client did not ask."""
+        catalogue = self._desk.catalogue()
+        if pool in catalogue.injecting and (body := await self._desk.intake.rewrite(injected, stream.body)):
+            with_length = "content-length" in stream.headers
+            self._rewritten = codec.Rewritten(body, with_length, withhold=pool in catalogue.reading)
 
     def _refused(self, error: ApiError) -> Event:
         self._error = error
@@ -178,8 +199,11 @@ class _Visit:
             return codec.refusal(self._error, self._known, self._shape)
         if self._api is None or self._request is None or self._decision is None:
             raise LocalProtocolError("a reply before there was a decision")
-        encode = codec.decision_on_headers if action is Action.ROUTE_HEADERS else codec.decision_on_body
-        return encode(self._request, self._decision, self._api.usage, self._timeout)
+        usage, read = self._api.usage, self._decision.pool in self._desk.catalogue().reading
+        about, timeout = (self._request, self._decision, usage), self._timeout
+        if action is Action.ROUTE_HEADERS:
+            return codec.decision_on_headers(*about, timeout=timeout, read=read)
+        return codec.decision_on_body(*about, self._rewritten, timeout=timeout, read=read)
 
     def delivered(self) -> None:
         if self._held is not None:

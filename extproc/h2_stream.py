@@ -99,6 +99,14 @@ class MessageStream:
         """Let it last for ``seconds``, instead of ``STREAM_SECONDS``."""
         self._seconds = seconds
 
+    def restart(self) -> None:
+        """Let it last for as long again, from now on."""
+        self._began = self._wire.now()
+
+    def is_over(self) -> bool:
+        """Return whether it has lasted for longer than it may."""
+        return self.late(asyncio.get_running_loop().time())
+
     def late(self, now: float) -> bool:
         """Return whether it has lasted for longer than it may, by the event loop's clock."""
         return now - self._began > self._seconds

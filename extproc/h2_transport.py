@@ -243,13 +243,9 @@ class Server:
         self._lasting -= 1
 
     async def _process(self, stream: MessageStream, finish: Finish) -> None:
-        def late() -> bool:
-            return stream.late(clock())
-
-        clock = asyncio.get_running_loop().time
         held = self._begin(self._desk)
         stream.limit(held.seconds)
-        finish(stream, await transport.serve(stream, stream.write, held, self._observer, late))
+        finish(stream, await transport.serve(stream, stream.write, held, self._observer, stream))
 
     async def _check_health(self, stream: MessageStream, finish: Finish) -> None:
         try:

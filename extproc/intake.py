@@ -7,10 +7,11 @@ cores: 1,000 messages keep the loop waiting for 10 ms, one text 25 ms, program c
 """
 
 import asyncio
+import functools
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 from extproc import content_encoding, density
 from extproc.body import ParsedBody
@@ -23,6 +24,8 @@ PATIENCE_SECONDS: Final = 5.0
 """How long a large body may take, the wait included. The largest take 0.2 s."""
 
 DEFAULT_MAX_BYTES: Final = 33_554_432
+
+T = TypeVar("T")
 
 
 class Intake:
@@ -72,12 +75,19 @@ class Intake:
         Raises:
             ApiError: ``parse`` refuses it, it cannot be decoded, it is too large decoded, or too many wait.
         """
-        if coding is None and len(body) <= density.UNCHECKED_BYTES:
-            return parse(body)
+        if coding is None:
+            return await self._apply(parse, body)
+        return await self._in_thread(functools.partial(self._decode_and, parse, coding), body)
+
+    async def _apply(self, function: Callable[[bytes], T], body: bytes) -> T:
+        """Return what ``function`` makes of ``body``, in a thread if that takes long."""
+        return function(body) if len(body) <= density.UNCHECKED_BYTES else await self._in_thread(function, body)
+
+    async def _in_thread(self, function: Callable[[bytes], T], body: bytes) -> T:
         if not self._places.acquire(blocking=False):
             raise _busy()
         try:
-            reading = self._executor.submit(self._read, parse, body, coding)
+            reading = self._executor.submit(function, body)
         except RuntimeError:  # closed
             self._places.release()
             raise _busy() from None
@@ -88,8 +98,20 @@ class Intake:
         except TimeoutError:
             raise _busy() from None
 
-    def _read(self, parse: Callable[[bytes], ParsedBody], body: bytes, coding: str | None) -> ParsedBody:
-        if coding is not None and body:
+    async def rewrite(self, change: Callable[[bytes], bytes | None], body: bytes) -> bytes | None:
+        """Return ``body`` as ``change`` makes it; ``None`` if nothing is to be changed, or too many wait for it.
+
+        Args:
+            change: returns ``None`` where nothing is to be changed; never raises.
+            body: a body that was read before, not compressed.
+        """
+        try:
+            return await self._apply(change, body)
+        except ApiError:
+            return None
+
+    def _decode_and(self, parse: Callable[[bytes], ParsedBody], coding: str, body: bytes) -> ParsedBody:
+        if body:
             body = content_encoding.decoded(body, coding, self._max_bytes)
         return parse(body)
 

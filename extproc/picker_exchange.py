@@ -34,9 +34,11 @@ class PickerExchange:
 
     Attributes:
         seconds: the longest that it may take.
+        lasts: whether that begins anew with each reply.
     """
 
     seconds = ANSWER_SECONDS
+    lasts = False
 
     def __init__(self, desk: Desk, gateway: Gateway) -> None:
         """Count and decide at ``desk``, and keep account with ``gateway``."""

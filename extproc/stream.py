@@ -33,6 +33,12 @@ leaves it false.
     DECIDING_BODY     REFUSED        -> ANSWERING         REFUSE
     DELIVERING        DELIVERED      -> DONE              -
     ANSWERING         DELIVERED      -> DONE              -
+
+A stream that begins with an answer's headers is another exchange, about the answer to a request that was decided
+elsewhere; ``passing`` holds it.
+
+    WAIT_REQUEST      ANSWER         -> PASSING           PASS
+    PASSING           DELIVERED      -> DONE              -
 """
 
 import enum
@@ -60,6 +66,8 @@ class Phase(enum.Enum):
     ANSWERING = enum.auto()
     """A refusal is. Envoy ends the stream as soon as it has it, often before we know that it was written: a
     cancellation in this phase is an end like any other."""
+    PASSING = enum.auto()
+    """An answer is passed on. Envoy may end the stream at any time: the client or the engine left."""
     DONE = enum.auto()
 
 
@@ -70,6 +78,7 @@ class Event(enum.Enum):
     HEADERS_ALONE = enum.auto()
     WHOLE = enum.auto()
     BODY = enum.auto()
+    ANSWER = enum.auto()
     OTHER = enum.auto()
     ENDED = enum.auto()
     MATCHED = enum.auto()
@@ -78,7 +87,9 @@ class Event(enum.Enum):
     DELIVERED = enum.auto()
 
 
-PEER_EVENTS = frozenset({Event.HEADERS, Event.HEADERS_ALONE, Event.WHOLE, Event.BODY, Event.OTHER, Event.ENDED})
+PEER_EVENTS = frozenset(
+    {Event.HEADERS, Event.HEADERS_ALONE, Event.WHOLE, Event.BODY, Event.ANSWER, Event.OTHER, Event.ENDED}
+)
 
 
 class Action(enum.Enum):
@@ -98,6 +109,8 @@ class Action(enum.Enum):
     """Send the decision in the reply to the body: DELIVERED."""
     REFUSE = enum.auto()
     """Have Envoy answer the client: DELIVERED."""
+    PASS = enum.auto()
+    """Pass the answer on, to its end: DELIVERED."""
     GIVE_UP = enum.auto()
     """End the stream with an error status; nobody waits for a reply."""
 
@@ -121,6 +134,8 @@ TABLE: Mapping[tuple[Phase, Event], tuple[Phase, tuple[Action, ...]]] = {
     (Phase.DECIDING_BODY, Event.REFUSED): (Phase.ANSWERING, (Action.REFUSE,)),
     (Phase.DELIVERING, Event.DELIVERED): (Phase.DONE, ()),
     (Phase.ANSWERING, Event.DELIVERED): (Phase.DONE, ()),
+    (Phase.WAIT_REQUEST, Event.ANSWER): (Phase.PASSING, (Action.PASS,)),
+    (Phase.PASSING, Event.DELIVERED): (Phase.DONE, ()),
 }
 
 
@@ -156,13 +171,28 @@ class WholeRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerHeaders:
+    """An answer's headers, by name in lower case.
+
+    Attributes:
+        headers: the headers, ``:status`` among them.
+        end_of_stream: no body follows.
+        withhold: usage was asked for in the client's name, who is not to see it.
+    """
+
+    headers: Mapping[str, str]
+    end_of_stream: bool = False
+    withhold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class OtherMessage:
     """A message that has no place in the request phase as we serve it; ``name`` says which."""
 
     name: str
 
 
-Message = RequestHeaders | RequestBody | WholeRequest | OtherMessage
+Message = RequestHeaders | RequestBody | WholeRequest | AnswerHeaders | OtherMessage
 
 
 class Stream:
@@ -172,14 +202,16 @@ class Stream:
         phase: where it stands.
         headers: the request's headers; empty before they came.
         body: the request's body; empty before it came, and when there is none.
+        answer: the answer's headers, where the stream is about an answer.
     """
 
-    __slots__ = ("body", "headers", "phase")
+    __slots__ = ("answer", "body", "headers", "phase")
 
     def __init__(self) -> None:
         self.phase = Phase.WAIT_REQUEST
         self.headers: Mapping[str, str] = {}
         self.body = b""
+        self.answer = AnswerHeaders({})
 
     def receive(self, message: Message | None) -> tuple[Action, ...]:
         """Take in Envoy's next message, ``None`` when it has ended its side; return what to do.
@@ -197,6 +229,9 @@ class Stream:
             case RequestBody(body):
                 actions = self.step(Event.BODY)
                 self.body = body
+            case AnswerHeaders():
+                actions = self.step(Event.ANSWER)
+                self.answer = message
             case OtherMessage(name):
                 actions = self.step(Event.OTHER, name)
             case None:

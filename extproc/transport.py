@@ -15,8 +15,8 @@ SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 METHOD = "Process"
 
 STREAM_SECONDS = 900.0
-"""The longest that a stream may take, an upload's time included. Envoy gives up long before, and then cancels the
-stream; this is for an Envoy that does not."""
+"""The longest that a stream may take, an upload's time included, or an answer may be silent. Envoy gives up long
+before, and then cancels the stream; this is for an Envoy that does not."""
 
 ENVELOPE_BYTES = 1_048_576
 """What a message may hold besides the body: headers, attributes, metadata."""
@@ -60,8 +60,25 @@ class Exchange(Protocol):
         """Whether the peer may end the stream now, and nothing is lost."""
         ...
 
+    @property
+    def lasts(self) -> bool:
+        """Whether it may last as long as there is something to do: its time begins anew with each reply."""
+        ...
+
     def replies(self, messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Answer ``messages``; as ``exchange.exchange`` does."""
+        ...
+
+
+class Deadline(Protocol):
+    """When a stream is over at the latest, where the transport keeps that for all its streams with one timer."""
+
+    def is_over(self) -> bool:
+        """Return whether the time is over, and the task that serves the stream was cancelled for that."""
+        ...
+
+    def restart(self) -> None:
+        """Begin the time anew."""
         ...
 
 
@@ -86,6 +103,11 @@ class OneDecision:
     def finished(self) -> bool:
         """Whether a refusal was sent: having it is reason enough for Envoy to end the stream."""
         return self._stream.phase is Phase.ANSWERING
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it passes an answer on, which takes as long as the engine does."""
+        return self._stream.phase is Phase.PASSING
 
     def replies(self, messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Answer ``messages``."""
@@ -126,7 +148,7 @@ async def serve(  # noqa: PLR0911  one for each way to end
     write: Callable[[bytes], Awaitable[None]],
     held: Exchange,
     observer: Observer,
-    late: Callable[[], bool] | None = None,
+    deadline: Deadline | None = None,
 ) -> Ending:
     """Hold one stream's exchange; return how the stream is to be ended: with OK only when the last reply was written.
 
@@ -135,22 +157,23 @@ async def serve(  # noqa: PLR0911  one for each way to end
         write: writes a reply; raises ``Abandoned`` when the stream is dead.
         held: what is held on the stream.
         observer: who counts streams.
-        late: given by a transport that keeps ``held.seconds`` itself, for all its streams with one timer, and cancels
-            this task when they are over: says whether that is why it was cancelled.
+        deadline: of a transport that keeps ``held.seconds`` itself, and cancels this task when they are over.
     """
     observer.stream_started()
     outcome = Outcome.FAILED
     try:
         async with (
-            asyncio.timeout(held.seconds) if late is None else contextlib.nullcontext(),
+            contextlib.nullcontext() if deadline else asyncio.timeout(held.seconds) as timer,
             contextlib.aclosing(held.replies(messages)) as replies,
         ):
             async for reply in replies:
                 await write(reply)
+                if held.lasts:
+                    _begin_anew(held, deadline, timer)
         outcome = Outcome.FINISHED
         return Ending(Status.OK)
     except asyncio.CancelledError:
-        if late is not None and late():
+        if deadline is not None and deadline.is_over():
             return _took_too_long(held)
         outcome = _of_one_that_left(held)
         raise
@@ -171,6 +194,13 @@ async def serve(  # noqa: PLR0911  one for each way to end
         return Ending(Status.INTERNAL, "the decision failed")
     finally:
         observer.stream_ended(outcome)
+
+
+def _begin_anew(held: Exchange, deadline: Deadline | None, timer: asyncio.Timeout | None) -> None:
+    if deadline is not None:
+        deadline.restart()
+    elif timer is not None:
+        timer.reschedule(asyncio.get_running_loop().time() + held.seconds)
 
 
 def _took_too_long(held: Exchange) -> Ending:

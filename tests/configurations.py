@@ -56,6 +56,8 @@ EVERY_KEY: dict[str, Any] = {
             "retries": 0,
             "timeout_seconds": 600.0,
             "tokenizer": None,
+            "usage": "stream",
+            "inject_usage": False,
             "endpoints": [{"address": "[fd00::1]:8000", "weight": 10}],
         },
         {"name": "rest", "engine": "none", "endpoints": [{"address": "10.0.0.3:1"}]},

@@ -120,7 +120,10 @@ def test_equal_addresses_are_written_alike() -> None:
         ("scrape.path", "interval_seconds, timeout_seconds, max_bytes"),
         (
             "pools.0.polices",
-            "name, engine, models, policy, destinations, retries, timeout_seconds, tokenizer, endpoints",
+            (
+                "name, engine, models, policy, destinations, retries, timeout_seconds, tokenizer, usage, inject_usage, "
+                "endpoints"
+            ),
         ),
         ("pools.0.endpoints.0.port", "address, weight"),
     ],

@@ -220,7 +220,25 @@ class Pool(_Section):
         description="Absolute path of the model's own tokenizer.json, which counts prompts exactly; needs "
         "`tidegate[tokenizers]`. Without it a vocabulary is chosen by the model's name.",
     )
+    usage: Literal["access_log", "stream"] = Field(
+        "access_log",
+        description="What reads token usage out of the answers. `access_log`: Envoy, and no byte passes through "
+        "Tidegate. `stream`: Tidegate, to which Envoy sends each answer, piece by piece, on its way to the client; "
+        "that costs CPU time for each token, and sees errors inside answers, what a broken-off answer had brought, "
+        "and the engines' own forms.",
+    )
+    inject_usage: bool | None = Field(
+        None,
+        description="Whether streams of chat and completions are asked for their usage where the client did not ask. "
+        "With `stream` the client does not see the event that brings it; with `access_log` it does. Default: true with "
+        "`stream`, false with `access_log`.",
+    )
     endpoints: tuple[Endpoint, ...] = Field(min_length=1, description="The engines.")
+
+    @property
+    def injects_usage(self) -> bool:
+        """Whether usage is asked for in clients' names."""
+        return self.usage == "stream" if self.inject_usage is None else self.inject_usage
 
 
 def _or_refuse(schema: dict[str, Any]) -> None:

@@ -14,7 +14,8 @@ from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
-from tidegate.config import Limits
+from tidegate.config import Config, Limits
+from xds.answer_filters import answer_filter
 from xds.exchanges import ATTRIBUTES, CHANGES_HEADERS, processing_mode
 from xds.messages import grpc_service, seconds
 from xds.names import (
@@ -38,6 +39,9 @@ SMUGGLERS = "^(:.*|content-length|transfer-encoding|host)$"
 """Headers that ext_proc may not set: a wrong length makes the rest of a body a second request, and another path reaches
 an API that nobody decided on (measured with 1.40: Envoy lets ``:path`` be set by default)."""
 
+SMUGGLERS_BUT_LENGTH = "^(:.*|transfer-encoding|host)$"
+"""The same where a pool has usage asked for in the body: the new length comes with the new body, and nowhere else."""
+
 RETRY_PAUSE = 0.5
 """Longest pause in seconds between two tries to reach a control plane that is not there."""
 
@@ -46,17 +50,20 @@ MAX_JSON_ANSWER_BYTES = 10_485_760
 """How far Envoy reads an answer for its usage, one event a token; its own 65 536 events are met by reasoning models."""
 
 
-def http_filters(limits: Limits) -> list[hcm.HttpFilter]:
+def http_filters(config: Config) -> list[hcm.HttpFilter]:
     """Return the chain in order. Usage is read after the decision, that is: nearer to the engine.
 
     The buffer keeps a request's headers from the router until its body has come, and with it the decision: where
     ext_proc is not sent the headers it does not hold them either, and the router would have chosen before it was told.
     It also sets the length of a body that ext_proc has changed.
     """
+    smugglers = SMUGGLERS_BUT_LENGTH if any(pool.injects_usage for pool in config.pools) else SMUGGLERS
+    reading = any(pool.usage == "stream" for pool in config.pools)
     return [
-        _filter(DECISION_FILTER, _ext_proc(limits)),
-        _filter(BUFFER_FILTER, buffer.Buffer(max_request_bytes=limits.max_body_bytes)),
+        _filter(DECISION_FILTER, _ext_proc(config.limits, smugglers)),
+        _filter(BUFFER_FILTER, buffer.Buffer(max_request_bytes=config.limits.max_body_bytes)),
         hcm.HttpFilter(name=USAGE_FILTER, typed_config=_usage()),
+        *([answer_filter()] if reading else []),
         _filter("envoy.filters.http.router", router.Router(suppress_envoy_headers=True)),
     ]
 
@@ -65,7 +72,7 @@ def _filter(name: str, config: betterproto2.Message) -> hcm.HttpFilter:
     return hcm.HttpFilter(name=name, typed_config=Any.pack(config))
 
 
-def _ext_proc(limits: Limits) -> ext_proc.ExternalProcessor:
+def _ext_proc(limits: Limits, smugglers: str) -> ext_proc.ExternalProcessor:
     """Return the filter that asks for the decision: the headers, then the whole body, nothing of the answer."""
     untyped = [DESTINATION_NAMESPACE, DECISION_NAMESPACE]
     return ext_proc.ExternalProcessor(
@@ -84,7 +91,7 @@ def _ext_proc(limits: Limits) -> ext_proc.ExternalProcessor:
             receiving_namespaces=ext_proc.MetadataOptionsMetadataNamespaces(untyped=untyped)
         ),
         mutation_rules=mutation_rules.HeaderMutationRules(
-            disallow_expression=matcher.RegexMatcher(regex=SMUGGLERS),
+            disallow_expression=matcher.RegexMatcher(regex=smugglers),
         ),
     )
 

@@ -20,6 +20,12 @@ BUFFER_FILTER = "envoy.filters.http.buffer"
 DECISION_NAMESPACE = "tidegate"
 """Dynamic metadata in which ext_proc says what it decided; ``pool`` is the cluster."""
 
+ANSWER_FILTER = "tidegate.filters.http.answers"
+"""The filter through which answers are read, where a pool has them read; routes name it."""
+
+ANSWER_NAMESPACE = "tidegate_answer"
+"""Dynamic metadata in which ext_proc says what it read in an answer, where a pool has its answers read."""
+
 DESTINATION_NAMESPACE = "envoy.lb"
 DESTINATION_KEY = "x-gateway-destination-endpoint"
 SERVED_KEY = "x-gateway-destination-endpoint-served"

@@ -12,6 +12,7 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Config, Limits, Pool
+from xds.answer_filters import read_answers
 from xds.exchanges import in_one, in_one_alone
 from xds.messages import seconds
 from xds.names import (
@@ -87,7 +88,10 @@ def _decided(pool: Pool, limits: Limits, usage: str | None = None) -> route.Rout
     return route.Route(
         name=pool.name if usage is None else f"{pool.name}/{usage}",
         match=route.RouteMatch(prefix="/", dynamic_metadata=needed),
-        typed_per_filter_config={} if usage is None else {USAGE_FILTER: _usage_told_as(USAGE_PROTOCOLS[usage])},
+        typed_per_filter_config={
+            **({} if usage is None else {USAGE_FILTER: _usage_told_as(USAGE_PROTOCOLS[usage])}),
+            **(read_answers() if pool.usage == "stream" else {}),
+        },
         # A retry needs the whole body again: what is not buffered is not retried.
         request_body_buffer_limit=limits.max_body_bytes,
         route=route.RouteAction(

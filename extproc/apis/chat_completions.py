@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from extproc.body import ParsedBody, choice_count, model_name, read, token_limit, truth
+from extproc.body import ParsedBody, check_stream_options, choice_count, model_name, read, token_limit, truth
 from extproc.conversation import of_messages, of_schemas, with_schemas
 
 METHOD = "POST"
@@ -20,6 +20,7 @@ class _Fields(msgspec.Struct):
     max_tokens: Any = None
     n: Any = None
     stream: Any = None
+    stream_options: Any = None
 
 
 def parse(body: bytes) -> ParsedBody:
@@ -33,6 +34,8 @@ def parse(body: bytes) -> ParsedBody:
 
 def _understand(fields: _Fields) -> ParsedBody:
     model = model_name(fields.model)
+    check_stream_options(fields.stream_options)
+    conversation = of_messages(fields.messages)
     conversation = of_messages(fields.messages, model)
     schemas = of_schemas(tools=fields.tools, functions=fields.functions)
     return ParsedBody(

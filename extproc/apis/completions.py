@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from extproc import prompts
-from extproc.body import ParsedBody, choice_count, model_name, read, token_limit, truth
+from extproc.body import ParsedBody, check_stream_options, choice_count, model_name, read, token_limit, truth
 
 METHOD = "POST"
 PATHS = ("/v1/completions",)
@@ -19,6 +19,7 @@ class _Fields(msgspec.Struct):
     n: Any = None
     best_of: Any = None
     stream: Any = None
+    stream_options: Any = None
 
 
 def parse(body: bytes) -> ParsedBody:
@@ -32,6 +33,7 @@ def parse(body: bytes) -> ParsedBody:
 
 def _understand(fields: _Fields) -> ParsedBody:
     model = model_name(fields.model)
+    check_stream_options(fields.stream_options)
     given = prompts.of_field("prompt", fields.prompt)
     return ParsedBody(
         model=model,

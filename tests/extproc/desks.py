@@ -27,9 +27,11 @@ class FakeDesk:
         self.refusals: list[tuple[str, str, str, int, str]] = []
         self.fault: Exception | None = None
         self.unknown_paths = ""
+        self.injecting: frozenset[str] = frozenset()
+        self.reading: frozenset[str] = frozenset()
 
     def catalogue(self) -> Catalogue:
-        return Catalogue(("m", "org/model"), 1_700_000_000, self.unknown_paths)
+        return Catalogue(("m", "org/model"), 1_700_000_000, self.unknown_paths, self.injecting, self.reading)
 
     def new_id(self, request_id: str) -> str:
         self.ids += 1

@@ -65,6 +65,8 @@ class Result:
     kind: str = "open"
     metadata: dict[str, Any] = field(default_factory=dict)
     clear_route_cache: bool = False
+    sent_on: bytes | None = None
+    mutated: dict[str, str] = field(default_factory=dict)
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
@@ -111,6 +113,18 @@ class Envoy:
             # Without a header mutation, be it an empty one, Envoy ignores the wish (clear_route_cache_ignored).
             anew = common.clear_route_cache and common.HasField("header_mutation")
             self.result.kind, self.result.clear_route_cache = "routed", anew
+            self._mutate(common)
+
+    def _mutate(self, common: ext_proc_pb2.CommonResponse) -> None:
+        for option in common.header_mutation.set_headers:
+            self.result.mutated[option.header.key] = option.header.raw_value.decode()
+        self.result.sent_on = self.body
+        if common.HasField("body_mutation"):
+            self.result.sent_on = common.body_mutation.body
+            length = self.result.mutated.get("content-length", self.headers.get("content-length"))
+            if length is not None and int(length) != len(self.result.sent_on):
+                # mismatch_between_content_length_and_the_length_of_the_mutated_body
+                self.result.kind = "failed"
 
     def _answer(self, answer: ext_proc_pb2.ImmediateResponse) -> None:
         self.result.kind = "answered"

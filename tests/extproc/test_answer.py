@@ -197,6 +197,15 @@ def test_an_estimate_takes_events_for_tokens_where_text_is_short() -> None:
     assert answer.estimated_completion_tokens() == 40
 
 
+def test_an_estimate_goes_on_from_what_the_engine_said_last() -> None:
+    answer = Answer(SSE)
+    passed(answer, [stream(chunk("wordwordword", usage=usage(5, 1)), chunk("wordwordword", usage=usage(5, 2)))])
+    assert answer.estimated_completion_tokens() == 2
+    answer = Answer(SSE)
+    passed(answer, [stream(chunk("word", usage=usage(5, 7)), chunk("wordword"), chunk("wordword"))])
+    assert answer.estimated_completion_tokens() == 11
+
+
 def test_an_answer_without_text_is_estimated_as_nothing() -> None:
     answer = Answer(SSE)
     passed(answer, [stream(ROLE, LAST)])
@@ -255,7 +264,8 @@ def test_a_large_event_is_passed_on_unread_and_the_others_are_read() -> None:
 def test_what_is_neither_a_stream_nor_json_is_passed_on(kind: str) -> None:
     answer = Answer(kind, withhold=True)
     assert passed(answer, [b"abc", b"", b"def"]) == b"abcdef"
-    assert (answer.bytes, answer.tokens, answer.unread) == (6, Tokens(), False)
+    assert (answer.bytes, answer.tokens, answer.unread) == (6, Tokens(), True)
+    assert answer.estimated_completion_tokens() == 2
 
 
 @given(st.binary(max_size=60) | st.sampled_from([b"null", b"[]", b"[[]]", b"[1]", b"1", b'"x"', b"[" * 5_000, b"{}"]))

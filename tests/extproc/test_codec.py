@@ -12,7 +12,7 @@ from extproc.errors import ApiError
 from extproc.stream import OtherMessage, PeerProtocolError, RequestBody, RequestHeaders, WholeRequest
 from extproc.usage import Usage
 from protos import core_pb2, ext_proc_pb2
-from tests.extproc.envoy_model import body_message, header_map, headers_message, whole_message
+from tests.extproc.envoy_model import body_message, headers_message, whole_message
 from tidegate.fleet.ledger import Reservation
 from tidegate.scheduling.dispatch import Decision
 from tidegate.scheduling.request import InferenceRequest
@@ -90,10 +90,10 @@ def test_buffered_is_served_and_so_is_an_envoy_that_does_not_say() -> None:
 
 
 def test_messages_of_other_phases_are_named() -> None:
-    response = ext_proc_pb2.ProcessingRequest(response_headers=ext_proc_pb2.HttpHeaders(headers=header_map({})))
+    response = ext_proc_pb2.ProcessingRequest(response_body=ext_proc_pb2.HttpBody(body=b"x"))
     trailers = ext_proc_pb2.ProcessingRequest(request_trailers=ext_proc_pb2.HttpTrailers())
 
-    assert codec.decode(response.SerializeToString()) == OtherMessage("response_headers")
+    assert codec.decode(response.SerializeToString()) == OtherMessage("response_body")
     assert codec.decode(trailers.SerializeToString()) == OtherMessage("request_trailers")
     assert codec.decode(b"") == OtherMessage("an empty message")
 

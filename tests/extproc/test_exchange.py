@@ -215,7 +215,7 @@ async def test_an_envoy_that_ends_its_side_early_gets_no_ok(sent: list[bytes]) -
         [headers_message(mode=4)],
         [whole_message(mode=1)],
         [headers_message(), whole_message()],
-        [ext_proc_pb2.ProcessingRequest(response_headers=ext_proc_pb2.HttpHeaders()).SerializeToString()],
+        [ext_proc_pb2.ProcessingRequest(response_body=ext_proc_pb2.HttpBody()).SerializeToString()],
     ],
     ids=["garbage", "empty", "body-first", "headers-twice", "full-duplex", "streamed", "headers-and-whole", "response"],
 )

@@ -9,6 +9,7 @@ from extproc.stream import (
     PEER_EVENTS,
     TABLE,
     Action,
+    AnswerHeaders,
     Event,
     LocalProtocolError,
     Message,
@@ -22,7 +23,7 @@ from extproc.stream import (
 )
 
 PAIRS = list(itertools.product(Phase, Event))
-LEAVES = {Action.ROUTE_HEADERS, Action.ROUTE_BODY, Action.REFUSE, Action.GIVE_UP}
+LEAVES = {Action.ROUTE_HEADERS, Action.ROUTE_BODY, Action.REFUSE, Action.PASS, Action.GIVE_UP}
 
 
 def listing() -> list[str]:
@@ -123,10 +124,24 @@ def test_an_unexpected_message_is_named_in_the_error_and_leaves_no_trace() -> No
     assert (stream.phase, stream.body) == (Phase.WAIT_REQUEST, b"")
 
 
+def test_an_answer_is_passed_on_in_a_stream_of_its_own() -> None:
+    stream = Stream()
+
+    assert stream.receive(AnswerHeaders({":status": "200"}, withhold=True)) == (Action.PASS,)
+    assert stream.answer == AnswerHeaders({":status": "200"}, withhold=True)
+    assert stream.step(Event.DELIVERED) == ()
+    late = Stream()
+    late.receive(RequestHeaders({}))
+    late.step(Event.MATCHED)
+    with pytest.raises(PeerProtocolError, match="ANSWER in phase WAIT_BODY"):
+        late.receive(AnswerHeaders({}))
+
+
 messages: st.SearchStrategy[Message | None] = st.one_of(
     st.builds(RequestHeaders, st.just({}), st.booleans()),
     st.builds(RequestBody, st.binary(max_size=4)),
     st.builds(WholeRequest, st.just({}), st.binary(max_size=4)),
+    st.builds(AnswerHeaders, st.just({}), st.booleans()),
     st.builds(OtherMessage, st.just("other")),
     st.none(),
 )
@@ -145,4 +160,4 @@ def test_whatever_happens_a_stream_is_answered_at_most_once(happenings: list[Mes
             continue
         answers += len(LEAVES.intersection(actions))
     assert answers <= 1
-    assert (stream.phase in {Phase.DELIVERING, Phase.ANSWERING, Phase.DONE}) == (answers == 1)
+    assert (stream.phase in {Phase.DELIVERING, Phase.ANSWERING, Phase.PASSING, Phase.DONE}) == (answers == 1)

@@ -1,6 +1,7 @@
 """Faults on request, and clients that leave."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -137,6 +138,8 @@ async def test_the_faults_can_be_read(http: aiohttp.ClientSession) -> None:
         "hang": False,
         "unhealthy": True,
         "freeze": False,
+        "error_after": 0,
+        "break_after": 0,
     }
 
 
@@ -152,3 +155,35 @@ async def test_faults_can_be_there_from_the_start() -> None:
         assert await _status(http) == 500
     async with serving(settings(hang=True)) as (base,), aiohttp.ClientSession(base) as http:
         assert (await (await http.get("/fault")).json())["hang"]
+
+
+STREAM = {**LONG, "stream": True}
+
+
+async def test_a_stream_can_end_with_an_error_inside(http: aiohttp.ClientSession) -> None:
+    await _fault(http, error_after=3)
+    async with http.post("/v1/completions", json=STREAM) as answer:
+        assert answer.status == 200
+        *tokens, error, rest = (await answer.text()).split("\n\n")
+    assert len(tokens) >= 3
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == 500
+    assert rest == ""
+
+
+async def test_a_stream_can_break_off(http: aiohttp.ClientSession) -> None:
+    await _fault(http, break_after=3)
+    async with http.post("/v1/completions", json=STREAM) as answer:
+        assert answer.status == 200
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.read()
+
+
+async def test_usage_can_be_told_in_every_event(http: aiohttp.ClientSession) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    messages = [{"role": "user", "content": "hello"}]
+    body = {"messages": messages, "max_tokens": 4, "ignore_eos": True, "stream": True, "stream_options": options}
+    async with http.post("/v1/chat/completions", json=body) as answer:
+        events = (await answer.text()).split("\n\n")[:-2]
+    usage = [json.loads(event.removeprefix("data: "))["usage"] for event in events]
+    assert [one["completion_tokens"] for one in usage] == [0, 1, 2, 3, 4, 4]
+    assert len({one["prompt_tokens"] for one in usage}) == 1

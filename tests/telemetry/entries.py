@@ -50,6 +50,8 @@ def entry(
     seconds: float | None = 2.5,
     tags: dict[str, str] | None = None,
     kind: pb.AccessLogType = pb.DownstreamEnd,
+    answer: dict[str, Any] | None = None,
+    size: int = 0,
 ) -> pb.HTTPAccessLogEntry:
     """Return the last entry of a good streamed answer, but for what is given."""
     result = pb.HTTPAccessLogEntry()
@@ -62,6 +64,9 @@ def entry(
     if tokens is not None:
         packed = Packed(type_url=TYPE_URL, value=tokens.SerializeToString())
         common.metadata.typed_filter_metadata["ai_usage"].CopyFrom(packed)
+    if answer is not None:
+        common.metadata.filter_metadata["tidegate_answer"].update(answer)
+    result.response.response_body_bytes = size
     if status:
         result.response.response_code.value = status
     for flag in flags:

@@ -11,6 +11,7 @@ from tests.telemetry.entries import DECISION, entry, usage
 from tests.telemetry.fleets import DEAD, KNOWN, SILENT, pool, spec
 from tidegate.fleet.view import PoolView
 from tidegate.telemetry.metrics import MAX_MODELS, Metrics
+from tidegate.telemetry.output_size import OutputSizes
 from tidegate.telemetry.record import parse
 from tidegate.tokens.correction import Ratio
 
@@ -75,6 +76,32 @@ def test_an_answer_without_usage_counts_no_tokens_but_is_counted_as_unknown() ->
     assert page("usage_unknown_total", pool="default") == 1
     assert page("prompt_tokens_total") is page("prompt_tokens_estimated_total") is None
     assert page("time_per_output_token_seconds_count") is None
+
+
+def test_tokens_that_were_not_told_are_counted_apart_as_estimates() -> None:
+    metrics = make()
+    metrics.request_ended(OutputSizes().settled(parse(entry(tokens=None, size=2_000))))
+    page = Page(metrics)
+    assert page("unreported_tokens_total", pool="default", model="llama", kind="output") == 10
+    assert page("unreported_tokens_total", pool="default", model="llama", kind="prompt") == 100
+    assert page("completion_tokens_total") is page("prompt_tokens_total") is None
+    end(metrics)
+    assert Page(metrics)("unreported_tokens_total") == 110
+
+
+def test_tokens_of_reasoning_are_counted() -> None:
+    metrics = make()
+    end(metrics, tokens=usage(reasoning=8))
+    assert Page(metrics)("reasoning_tokens_total", pool="default", model="llama") == 8
+
+
+@pytest.mark.parametrize(("over", "counted"), [(True, None), (False, 1), (None, 1)])
+def test_an_answer_to_be_read_that_was_not_is_counted(over: bool | None, counted: int | None) -> None:
+    metrics = make()
+    answer = None if over is None else {"over": over, "bytes": 10, "output_tokens": 1}
+    end(metrics, decision={**DECISION, "read": True}, answer=answer)
+    end(metrics, decision=DECISION, answer=answer)
+    assert Page(metrics)("answers_read_in_part_total", pool="default") == counted
 
 
 def test_an_answer_that_is_not_streamed_has_no_time_to_first_token() -> None:

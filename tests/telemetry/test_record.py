@@ -11,7 +11,7 @@ from protos import access_log_pb2 as pb
 from protos.ai_pb2 import TokenUsage
 from tests.telemetry.entries import DECISION, TYPE_URL, entry, usage
 from tidegate.telemetry.outcome import Outcome
-from tidegate.telemetry.record import MAX_TOKENS, Usage, parse
+from tidegate.telemetry.record import MAX_TOKENS, Read, Usage, parse
 
 
 def test_a_good_streamed_answer_is_read_in_full() -> None:
@@ -34,6 +34,41 @@ def test_a_good_streamed_answer_is_read_in_full() -> None:
     assert record.ended
     assert record.answered
     assert not record.malformed
+
+
+def test_what_was_read_on_the_way_overrides_what_envoy_read() -> None:
+    answer = {
+        "over": True,
+        "failed": False,
+        "bytes": 900,
+        "output_tokens": 9,
+        "prompt_tokens": 5,
+        "reasoning_tokens": 3,
+    }
+    record = parse(entry(decision={**DECISION, "read": True}, tokens=usage(), answer=answer, size=800))
+    assert record.usage == Usage(5, 21, 64, 3)
+    assert record.read == Read(over=True, failed=False, bytes=900, output_tokens=9)
+    assert (record.final, record.to_be_read, record.response_bytes) == (True, True, 800)
+
+
+def test_zeros_alone_are_no_count() -> None:
+    assert parse(entry(tokens=usage(prompt=0, completion=0, cached=0))).usage == Usage()
+    assert parse(entry(tokens=usage(prompt=5, completion=0, cached=None))).usage == Usage(5, 0)
+
+
+def test_an_answer_that_says_it_failed_is_a_failure_whatever_its_status() -> None:
+    assert parse(entry(answer={"failed": True})).outcome is Outcome.UPSTREAM_ERROR
+    gone = parse(entry(answer={"failed": True}, flags=("downstream_connection_termination",)))
+    assert gone.outcome is Outcome.CLIENT_GONE
+
+
+@pytest.mark.parametrize("odd", [-1, "100", True, None, 1e18])
+def test_an_odd_account_of_an_answer_is_unknown(odd: object) -> None:
+    names = ("over", "failed", "bytes", "output_tokens", "prompt_tokens", "completion_tokens")
+    record = parse(entry(answer=dict.fromkeys(names, odd)))
+    assert record.usage == Usage()
+    assert record.read is not None
+    assert (record.read.bytes, record.read.output_tokens) == (0, 0)
 
 
 def test_a_corrected_count_is_read_as_it_is_and_as_it_was() -> None:

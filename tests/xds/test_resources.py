@@ -26,6 +26,7 @@ from tests.xds.fleets import config
 from tidegate.config import Config, Control
 from xds.clusters import HTTP_OPTIONS
 from xds.local_replies import REPLIES
+from xds.names import ANSWER_FILTER
 from xds.resources import resources
 from xds.type_urls import CLUSTER, LISTENER, ROUTE
 
@@ -196,6 +197,74 @@ def test_connections_are_given_up_before_the_engine_gives_them_up(engine: str, r
     assert http.common_http_protocol_options is not None
     assert seconds(http.common_http_protocol_options.idle_timeout) < 5
     assert http.common_http_protocol_options.max_requests_per_connection == requests
+
+
+def pool_with(**keys: Any) -> Config:
+    return Config.model_validate({"pools": ({"name": "a", "endpoints": ({"address": "127.0.0.1:1"},), **keys},)})
+
+
+def test_no_answer_passes_through_us_unless_a_pool_wants_it() -> None:
+    names = [one.name for one in connection_manager(pool_with()).http_filters]
+    assert names == [
+        "envoy.filters.http.ext_proc",
+        "envoy.filters.http.buffer",
+        "envoy.filters.http.ai_protocol_manager",
+        "envoy.filters.http.router",
+    ]
+    assert not [route for route in routes(pool_with()) if ANSWER_FILTER in route.typed_per_filter_config]
+
+
+def test_answers_to_be_read_pass_through_us_and_go_on_without_us() -> None:
+    *_, reader, _ = connection_manager(pool_with(usage="stream")).http_filters
+    assert reader.name == ANSWER_FILTER
+    assert reader.typed_config is not None
+    processor = ExternalProcessor.parse(reader.typed_config.value)
+    assert processor.failure_mode_allow is True
+    options = processor.metadata_options
+    assert options is not None
+    assert options.forwarding_namespaces is not None
+    assert options.receiving_namespaces is not None
+    assert list(options.forwarding_namespaces.untyped) == ["tidegate"]
+    assert list(options.receiving_namespaces.untyped) == ["tidegate_answer"]
+
+
+def test_only_the_routes_of_a_pool_that_wants_it_have_answers_read() -> None:
+    pools = (
+        {"name": "a", "models": ("a",), "usage": "stream", "endpoints": ({"address": "127.0.0.1:1"},)},
+        {"name": "b", "models": ("b",), "endpoints": ({"address": "127.0.0.1:2"},)},
+    )
+    of = Config.model_validate({"pools": pools})
+    *_, reader, _ = connection_manager(of).http_filters
+    assert reader.typed_config is not None
+    modes = {"": ExternalProcessor.parse(reader.typed_config.value).processing_mode}
+    for route in routes(of):
+        if ANSWER_FILTER in route.typed_per_filter_config:
+            overrides = ExtProcPerRoute.parse(route.typed_per_filter_config[ANSWER_FILTER].value).overrides
+            assert overrides is not None
+            modes[route.name] = overrides.processing_mode
+    assert set(modes) == {"", "a", "a/responses", "a/messages"}
+    for name, mode in modes.items():
+        assert mode is not None
+        assert (mode.request_header_mode.name, mode.request_body_mode.name) == ("SKIP", "NONE")
+        read = (mode.response_header_mode.name, mode.response_body_mode.name)
+        assert read == (("SEND", "STREAMED") if name else ("SKIP", "NONE"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "settable"),
+    [
+        ({}, False),
+        ({"usage": "stream"}, True),
+        ({"usage": "stream", "inject_usage": False}, False),
+        ({"inject_usage": True}, True),
+    ],
+)
+def test_the_length_of_a_body_can_be_set_only_where_bodies_are_changed(keys: dict[str, Any], settable: bool) -> None:
+    rules = ext_proc(pool_with(**keys)).mutation_rules
+    assert rules is not None
+    assert rules.disallow_expression is not None
+    assert ("content-length" not in rules.disallow_expression.regex) == settable
+    assert "transfer-encoding|host" in rules.disallow_expression.regex
 
 
 def test_a_busy_engine_is_not_ejected_and_a_removed_one_is_gone() -> None:

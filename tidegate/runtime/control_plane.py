@@ -38,6 +38,7 @@ from tidegate.telemetry import access_log, admin, status
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.outcome import Outcome
+from tidegate.telemetry.output_size import OutputSizes
 from tidegate.telemetry.record import RequestRecord
 from tidegate.tokens.correction import Corrections
 from xds.server import DiscoveryServer
@@ -75,6 +76,7 @@ class ControlPlane:
         self._correlation = Correlation()
         self._fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
         self._corrections = Corrections()
+        self._sizes = OutputSizes()
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
         self._deciding: Alone | Team
         if config.control.workers == 1:
@@ -172,6 +174,7 @@ class ControlPlane:
         self._apply(RequestEnded(reservation_id))
 
     def _request_ended(self, record: RequestRecord) -> None:
+        record = self._sizes.settled(record)
         self._metrics.request_ended(record)
         taught = lesson(record)
         if taught and self._corrections.learn(*taught):
@@ -180,7 +183,7 @@ class ControlPlane:
         if not reservation and record.outcome in DROPPED:
             reservation = self._correlation.find(record.request_id)
         if reservation:
-            self._apply(RequestEnded(reservation, record.usage.completion_tokens))
+            self._apply(RequestEnded(reservation, record.output_tokens))
 
     def _request_progressed(self, record: RequestRecord) -> None:
         if record.reservation:
@@ -205,6 +208,7 @@ class ControlPlane:
         declared = static.declared(config)
         self._config = config
         self._metrics.configure(declared.pools)
+        self._sizes.keep(pool.name for pool in config.pools)
         self._apply(declared)
         self._scraper.watch({endpoint.address: pool.engine for pool in declared.pools for endpoint in pool.endpoints})
         self._publisher.publish(config)

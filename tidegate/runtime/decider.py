@@ -57,8 +57,7 @@ class Decider:
         self.intake.configure(config.limits.max_body_bytes, decode=config.limits.compressed_bodies == "decode")
         self.dispatcher.configure(static.declared(config), static.policies(config))
         self.prompts.configure(config)
-        models = (model for pool in config.pools for model in pool.models)
-        self.desk.serve(models, config.unknown_paths.pool or "")
+        self.desk.serve(config.pools, config.unknown_paths.pool or "")
 
     def close(self) -> None:
         """End the threads, once no stream is open any more."""

@@ -6,6 +6,7 @@ from typing import Protocol
 from extproc.desk import Catalogue
 from extproc.intake import Intake
 from extproc.transport import Outcome
+from tidegate.config import Pool
 from tidegate.fleet.ledger import Reservation
 from tidegate.runtime.figures import Figures
 from tidegate.runtime.prompts import PromptCounter
@@ -60,10 +61,17 @@ class Desk:
         self._new_id = new_id
         self._catalogue = Catalogue((), started_at)
 
-    def serve(self, models: Iterable[str], unknown_paths: str) -> None:
-        """Take over what the pools serve, where patterns cannot be listed, and who takes ``unknown_paths``, if any."""
-        written_out = dict.fromkeys(model for model in models if "*" not in model)
-        self._catalogue = Catalogue(tuple(written_out), self._catalogue.created, unknown_paths)
+    def serve(self, pools: Iterable[Pool], unknown_paths: str) -> None:
+        """Take over what ``pools`` serve, where patterns cannot be listed, and who takes ``unknown_paths``, if any."""
+        pools = tuple(pools)
+        written_out = dict.fromkeys(model for pool in pools for model in pool.models if "*" not in model)
+        self._catalogue = Catalogue(
+            tuple(written_out),
+            self._catalogue.created,
+            unknown_paths,
+            injecting=frozenset(pool.name for pool in pools if pool.injects_usage),
+            reading=frozenset(pool.name for pool in pools if pool.usage == "stream"),
+        )
 
     def catalogue(self) -> Catalogue:
         """Return what is served now."""

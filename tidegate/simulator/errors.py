@@ -28,10 +28,17 @@ class ApiError(Exception):
         self.message = message
         self.param = param
 
+    def event(self) -> str:
+        """Return the error as the last event of a stream that had begun, as vLLM sends it."""
+        return f"data: {self._body()}\n\n"
+
     def response(self) -> web.Response:
         """Return the HTTP response."""
+        return json_response(self._body(), self.status)
+
+    def _body(self) -> str:
         error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.status}
-        return json_response(compact({"error": error}), self.status)
+        return compact({"error": error})
 
 
 def framework_error(error: web.HTTPException) -> web.Response:

@@ -18,6 +18,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         hang: everything but ``/fault`` is accepted and never answered: a frontend that is stuck.
         unhealthy: ``/health`` and ``/ping`` answer 503.
         freeze: no step is done and the gauges stay as they are, while ``/health`` goes on: a core that is stuck.
+        error_after: a stream ends with an event that says so after as many steps of its tokens; 0 for never.
+        break_after: a stream's connection breaks off after as many steps; 0 for never.
     """
 
     fail_rate: float = 0.0
@@ -25,6 +27,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     hang: bool = False
     unhealthy: bool = False
     freeze: bool = False
+    error_after: int = 0
+    break_after: int = 0
 
     def describe(self) -> str:
         """Return the faults that are set, in one line."""
@@ -46,6 +50,8 @@ class _Change(msgspec.Struct, forbid_unknown_fields=True):
     hang: bool | msgspec.UnsetType = msgspec.UNSET
     unhealthy: bool | msgspec.UnsetType = msgspec.UNSET
     freeze: bool | msgspec.UnsetType = msgspec.UNSET
+    error_after: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
+    break_after: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
     reset: bool = False
     die: bool = False
 

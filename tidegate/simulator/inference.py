@@ -130,18 +130,26 @@ class Inference:
         await response.prepare(request)
         sent = [0] * len(sequences)
         ends: dict[int, Update] = {}
+        steps = 0
         while len(ends) < len(sequences):
+            if await self._fails(response, request, steps):
+                return response
+            steps += 1
             events: list[str] = []
             for update in await inbox.take():
                 at, answer = update.sequence, sequences[update.sequence].answer
-                if sent[at] == 0:
-                    events.append(wording.opening(at))
+                opening = wording.opening(at) if sent[at] == 0 else ""
                 if update.reason is None:
-                    events.append(wording.token(at, answer.word(sent[at])))
+                    event = wording.token(at, answer.word(sent[at]))
                 else:
                     ends[at] = update
                     fingerprint = not wanted.include_usage
-                    events.append(wording.last_token(at, answer.word(sent[at]), update.reason, fingerprint))
+                    event = wording.last_token(at, answer.word(sent[at]), update.reason, fingerprint)
+                if wanted.continuous_usage:
+                    prompt = sequences[at].request.prompt_tokens
+                    opening = openai_answers.with_usage(opening, Usage(prompt, 0, 0))
+                    event = openai_answers.with_usage(event, Usage(prompt, sent[at] + 1, 0))
+                events += (opening, event)
                 sent[at] += 1
             if len(ends) == len(sequences):
                 if wanted.include_usage:
@@ -150,6 +158,18 @@ class Inference:
             await response.write("".join(events).encode())
         await response.write_eof()
         return response
+
+    async def _fails(self, response: web.StreamResponse, request: web.Request, steps: int) -> bool:
+        """End a stream that is to fail after so many ``steps``; return whether it was."""
+        faults = self._engine.faults
+        if faults.break_after and steps >= faults.break_after and request.transport is not None:
+            request.transport.abort()
+            return True
+        if faults.error_after and steps >= faults.error_after:
+            await response.write(errors.engine_failed().event().encode())
+            await response.write_eof()
+            return True
+        return False
 
 
 async def _ends(inbox: Inbox, sequences: int) -> list[Update]:

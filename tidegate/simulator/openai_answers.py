@@ -184,6 +184,14 @@ class CompletionWording:
         )
 
 
+def with_usage(event: str, usage: Usage) -> str:
+    """Return ``event``, if there is one, with usage so far, as vLLM does with ``continuous_usage_stats``."""
+    if not event:
+        return event
+    counts = compact({key: value for key, value in usage.body().items() if value is not None})
+    return event.removesuffix("}\n\n") + f',"usage":{counts}}}\n\n'
+
+
 def embeddings(number: str, created: int, model: str, vectors: Sequence[object], usage: Usage) -> str:
     """Return the JSON body of ``/v1/embeddings``; each of ``vectors`` as ``embedding`` made it."""
     data = [{"index": at, "object": "embedding", "embedding": vector} for at, vector in enumerate(vectors)]

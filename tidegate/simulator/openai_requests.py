@@ -16,6 +16,7 @@ Texts = Annotated[str | list[int] | list[str] | list[list[int]], Field(union_mod
 
 class _StreamOptions(BaseModel):
     include_usage: bool | None = False
+    continuous_usage_stats: bool | None = False
 
 
 class _Body(BaseModel):
@@ -65,6 +66,7 @@ class Generation(NamedTuple):
         ignore_eos: the model must not end its answer itself.
         stream: as events rather than one JSON.
         include_usage: with an event of usage at the end.
+        continuous_usage: with usage so far in every event before it, too.
     """
 
     prompts: Sequence[bytes]
@@ -73,6 +75,7 @@ class Generation(NamedTuple):
     ignore_eos: bool
     stream: bool
     include_usage: bool
+    continuous_usage: bool
 
 
 AnyBody = TypeVar("AnyBody", bound=_Body)
@@ -175,5 +178,8 @@ def _checked(
     for prompt in prompts:
         if len(prompt) // TOKEN_BYTES + (max_tokens or 1) > context_tokens:
             raise errors.context_exceeded(context_tokens, len(prompt) // TOKEN_BYTES, max_tokens or 1)
-    include_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-    return Generation(prompts, choices, max_tokens, body.ignore_eos, bool(body.stream), include_usage)
+    options = body.stream_options or _StreamOptions()
+    include_usage = bool(options.include_usage)
+    # vLLM takes the second for nothing without the first.
+    continuous_usage = include_usage and bool(options.continuous_usage_stats)
+    return Generation(prompts, choices, max_tokens, body.ignore_eos, bool(body.stream), include_usage, continuous_usage)

@@ -87,6 +87,15 @@ class Metrics:
         self._prompt = self._counter("prompt_tokens_total", "Prompt tokens, as the engines counted.", *model)
         self._completion = self._counter("completion_tokens_total", "Output tokens, as the engines counted.", *model)
         self._cached = self._counter("cached_prompt_tokens_total", "Prompt tokens that were in a prefix cache.", *model)
+        self._reasoning = self._counter("reasoning_tokens_total", "Output tokens that were thought only.", *model)
+        self._unreported = self._counter(
+            "unreported_tokens_total",
+            "Tokens of answers whose engines told no usage, as estimated: of the prompt (`prompt`), as counted before "
+            "the decision, and of the output that was delivered (`output`), by its size.",
+            "pool",
+            "model",
+            "kind",
+        )
         self._estimated = self._counter(
             "prompt_tokens_estimated_total",
             "Prompt tokens as we counted them, of the requests whose prompt tokens the engine counted too.",
@@ -104,6 +113,11 @@ class Metrics:
         )
         self._usage_unknown = self._counter(
             "usage_unknown_total", "Good answers that came without readable token usage.", "pool"
+        )
+        self._read_in_part = self._counter(
+            "answers_read_in_part_total",
+            "Answers to be read on their way (`usage: stream`) that ended well, and were not read to their end.",
+            "pool",
         )
         self._retries = self._counter("retries_total", "Attempts beyond a request's first.", "pool")
         self._failovers = self._counter(
@@ -164,6 +178,7 @@ class Metrics:
         return (
             *(self._incoming, self._requests, self._picks, self._prompt, self._completion, self._cached),
             *(self._estimated, self._ttft, self._tpot, self._duration),
+            *(self._reasoning, self._unreported, self._read_in_part),
             *(self._usage_unknown, self._retries, self._failovers),
         )
 
@@ -201,6 +216,12 @@ class Metrics:
             self._tpot.labels(pool, model).observe(record.seconds_per_output_token)
         if record.served is not None and record.named is not None and record.served != record.named:
             self._failovers.labels(pool).inc()
+        if record.to_be_read and record.outcome is Outcome.OK and not record.final:
+            self._read_in_part.labels(pool).inc()
+        self._told(record, pool, model)
+        self._not_told(record, pool, model)
+
+    def _told(self, record: RequestRecord, pool: str, model: str) -> None:
         usage = record.usage
         if record.tells_usage and usage.prompt_tokens is None and usage.completion_tokens is None:
             self._usage_unknown.labels(pool).inc()
@@ -213,6 +234,14 @@ class Metrics:
             self._completion.labels(pool, model).inc(usage.completion_tokens)
         if usage.cached_tokens is not None:
             self._cached.labels(pool, model).inc(usage.cached_tokens)
+        if usage.reasoning_tokens is not None:
+            self._reasoning.labels(pool, model).inc(usage.reasoning_tokens)
+
+    def _not_told(self, record: RequestRecord, pool: str, model: str) -> None:
+        if record.usage.prompt_tokens is None and record.estimated_prompt_tokens:
+            self._unreported.labels(pool, model, "prompt").inc(record.estimated_prompt_tokens)
+        if record.usage.completion_tokens is None and record.estimated_completion_tokens:
+            self._unreported.labels(pool, model, "output").inc(record.estimated_completion_tokens)
 
     def reservation_expired(self) -> None:
         """Count a reservation that was released because no end was ever reported."""

@@ -16,6 +16,7 @@ outcome                when
 ``undecided``          500 or more with no attempt upstream: Envoy had no decision it could follow, and failed closed
 ``upstream_error``     500 or more, or 429: the engine is at fault or full (TGI answers 429 when it is full)
 ``client_error``       any other 400 to 499
+``upstream_error``     the answer says that it failed, whatever its status (seen in pools with ``usage: stream`` alone)
 ``ok``                 all else, an answer of our own (the list of models) among it
 =====================  ==============================================================================================
 
@@ -82,7 +83,9 @@ DEADLINE_DETAILS = "max_duration_timeout"
 """How Envoy says that the whole request took longer than it may. Envoy 1.40 raises no flag then (measured)."""
 
 
-def classify(status: int, flags: ResponseFlags, *, attempts: int, refused: bool, details: str = "") -> Outcome:
+def classify(
+    status: int, flags: ResponseFlags, *, attempts: int, refused: bool, failed: bool = False, details: str = ""
+) -> Outcome:
     """Return how a request ended that is over.
 
     Args:
@@ -90,6 +93,7 @@ def classify(status: int, flags: ResponseFlags, *, attempts: int, refused: bool,
         flags: Envoy's response flags.
         attempts: how often Envoy turned to an endpoint.
         refused: we were asked and reserved nothing.
+        failed: the answer itself says that the request failed.
         details: Envoy's response code details.
     """
     raised = {field.name for field, _ in flags.ListFields()}
@@ -102,7 +106,8 @@ def classify(status: int, flags: ResponseFlags, *, attempts: int, refused: bool,
     for outcome, names in _BY_FLAG:
         if raised & names:
             return outcome
-    return _by_status(status, attempts)
+    outcome = _by_status(status, attempts)
+    return Outcome.UPSTREAM_ERROR if outcome is Outcome.OK and failed else outcome
 
 
 def _by_status(status: int, attempts: int) -> Outcome:

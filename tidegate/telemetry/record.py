@@ -6,6 +6,7 @@ never zero.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
@@ -20,11 +21,14 @@ from tidegate.telemetry.outcome import Outcome, classify
 
 DECISION_NAMESPACE = "tidegate"
 """Dynamic metadata that the decision left: reservation, pool, model, api, prompt_tokens, count_source, stream, usage,
-and uncorrected_tokens where the engine's count teaches something."""
+and uncorrected_tokens where the engine's count teaches something, read where the answer was to be read."""
 DESTINATION_NAMESPACE, DESTINATION_KEY = "envoy.lb", "x-gateway-destination-endpoint"
 """Dynamic metadata that names the endpoints: a list of ``ip:port``, the pick first."""
 TTFT_TAG, UPSTREAM_TTFT_TAG = "ttft_us", "upstream_ttft_us"
 """Custom tags in microseconds; ``-`` when the first byte never came."""
+ANSWER_NAMESPACE = "tidegate_answer"
+"""Dynamic metadata that reading the answer left, in pools with ``usage: stream``: over, failed, bytes, output_tokens,
+and prompt_tokens, completion_tokens, cached_tokens and reasoning_tokens where the engine told them."""
 NO_USAGE = "none"
 """What ``usage`` says of an API whose answers tell no token usage."""
 USAGE_TYPE = "/envoy.data.ai.v3.TokenUsage"
@@ -33,15 +37,33 @@ USAGE_TYPE = "/envoy.data.ai.v3.TokenUsage"
 MAX_TOKENS = 100_000_000
 """More tokens than any request can have: a larger number is nonsense, and would spoil sums and means for good."""
 
+MAX_BYTES = 1 << 50
+"""The same, of an answer's size."""
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+
+class Usage(NamedTuple):
     """The engine's own count, in tokens; ``None`` where it said none or Envoy could not read all of the answer."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+
+
+class Read(NamedTuple):
+    """How far the answer was read on its way to the client, where it is.
+
+    Attributes:
+        over: to its end.
+        failed: it said that the request failed.
+        bytes: what had been read when that was last told.
+        output_tokens: an estimate of what those brought.
+    """
+
+    over: bool
+    failed: bool
+    bytes: int
+    output_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +91,10 @@ class RequestRecord:
         upstream_ttft_seconds: likewise, from the last attempt's last request byte: the engine's share alone.
         usage: the engine's own count of tokens.
         tells_usage: whether answers by this API tell it.
+        to_be_read: whether the answer was to be read on its way to the client.
+        read: what came of that; ``None`` where nothing did.
+        response_bytes: what was sent of the answer's body.
+        estimated_completion_tokens: an estimate, where ``usage`` does not say.
         ended: this is the request's last entry; otherwise it is still running.
         malformed: something in the entry could not be read.
     """
@@ -94,11 +120,26 @@ class RequestRecord:
     tells_usage: bool
     ended: bool
     malformed: bool
+    to_be_read: bool = False
+    read: Read | None = None
+    response_bytes: int = 0
+    estimated_completion_tokens: int | None = None
 
     @property
     def answered(self) -> bool:
         """Whether the answer's status was one of success, however the answer then ended."""
         return 200 <= self.status < 300
+
+    @property
+    def output_tokens(self) -> int | None:
+        """What was generated, as told or else as estimated."""
+        told = self.usage.completion_tokens
+        return self.estimated_completion_tokens if told is None else told
+
+    @property
+    def final(self) -> bool:
+        """Whether what ``usage`` says of the output is known to be of all of it."""
+        return self.read is not None and self.read.over
 
     @property
     def seconds_per_output_token(self) -> float | None:
@@ -120,6 +161,10 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
     ended = common.access_log_type == AccessLogType.DownstreamEnd
     attempts = common.upstream_request_attempt_count
     usage, readable = _usage(common.metadata)
+    answer = common.metadata.filter_metadata.get(ANSWER_NAMESPACE)
+    read = None if answer is None else _read(answer.fields)
+    if answer is not None:
+        usage = _overridden(usage, answer.fields)
     return RequestRecord(
         reservation=reservation,
         request_id=entry.request.request_id,
@@ -137,6 +182,7 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
             attempts=attempts,
             refused=decision is not None and not reservation,
             details=entry.response.response_code_details,
+            failed=read is not None and read.failed,
         )
         if ended
         else Outcome.RUNNING,
@@ -150,6 +196,9 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
         tells_usage=_text(facts, "usage") != NO_USAGE,
         ended=ended,
         malformed=not readable,
+        to_be_read=_flag(facts, "read") or False,
+        read=read,
+        response_bytes=entry.response.response_body_bytes,
     )
 
 
@@ -168,6 +217,11 @@ def _number(facts: Mapping[str, Value], key: str) -> int | None:
     if value is None or not value.HasField("number_value") or not 0 <= value.number_value <= MAX_TOKENS:
         return None
     return int(value.number_value)
+
+
+def _size(facts: Mapping[str, Value], key: str) -> int:
+    value = facts.get(key)
+    return 0 if value is None or not 0 <= value.number_value <= MAX_BYTES else int(value.number_value)
 
 
 def _seconds(duration: Duration) -> float | None:
@@ -209,9 +263,27 @@ def _usage(metadata: Metadata) -> tuple[Usage, bool]:
     return Usage(), True
 
 
+def _read(facts: Mapping[str, Value]) -> Read:
+    return Read(
+        over=_flag(facts, "over") or False,
+        failed=_flag(facts, "failed") or False,
+        bytes=_size(facts, "bytes"),
+        output_tokens=_number(facts, "output_tokens") or 0,
+    )
+
+
+def _overridden(usage: Usage, facts: Mapping[str, Value]) -> Usage:
+    """Return ``usage`` as Envoy read it, with what was read on the way instead where there is something."""
+    ours = Usage(*(_number(facts, name) for name in Usage._fields))
+    return Usage(*(before if ours is None else ours for before, ours in zip(usage, ours, strict=True)))
+
+
 def _tokens(usage: TokenUsage) -> Usage:
     # PARTIAL and FAILED mean that Envoy gave up on the answer: what it has by then may be too little.
     if usage.extraction_status != TokenUsage.COMPLETE:
+        return Usage()
+    # Nor is it a count that there was nothing at all: some servers end a stream with zeros, and Envoy takes the last.
+    if not usage.input_tokens.value and not usage.output_tokens.value:
         return Usage()
     into, out = usage.input_token_details, usage.output_token_details
     return Usage(
