@@ -113,9 +113,15 @@ def _no_tunnels() -> route.Route:
     )
 
 
+FAR_TOO_LARGE = 1_048_576
+"""How far over the limit a body is refused before it is sent. An answer before a body's end breaks the connection, and
+clients that read nothing until they have sent everything (Python's urllib) see that break instead of the answer. Of a
+body that is little too large the rest fits into the sockets, and Envoy's own answer, at the limit, is read by all."""
+
+
 def _too_large(limits: Limits) -> route.Route:
-    """Return what answers a request that says it is too large before anything of its body is taken."""
-    too_long = envoy_type.Int64Range(start=limits.max_body_bytes + 1, end=MAX_INT64)
+    """Return what answers a request that says it is far too large before anything of its body is taken."""
+    too_long = envoy_type.Int64Range(start=limits.max_body_bytes + FAR_TOO_LARGE + 1, end=MAX_INT64)
     return route.Route(
         name=TOO_LARGE,
         match=route.RouteMatch(prefix="/", headers=[route.HeaderMatcher(name="content-length", range_match=too_long)]),
