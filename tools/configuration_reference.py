@@ -124,7 +124,7 @@ def _model(value: Mapping[str, Any], defs: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _type(value: Mapping[str, Any], inner: Mapping[str, Any] | None) -> str:
-    names = {"integer": "whole number", "number": "number", "string": "text"}
+    names = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
     if value.get("type") == "array":
         return "list of mappings" if inner else f"list of {names[value['items']['type']]}"
     if inner is not None:

@@ -13,7 +13,8 @@ from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
-from tidegate.config import Limits
+from tidegate.config import Config, Limits
+from xds import fail_open
 from xds.messages import grpc_service, seconds
 from xds.names import (
     DECISION_FILTER,
@@ -43,10 +44,12 @@ MAX_JSON_ANSWER_BYTES = 10_485_760
 """How far Envoy reads an answer for its usage, one event a token; its own 65 536 events are met by reasoning models."""
 
 
-def http_filters(limits: Limits) -> list[hcm.HttpFilter]:
+def http_filters(config: Config) -> list[hcm.HttpFilter]:
     """Return the chain in order. Usage is read after the decision, that is: nearer to the engine."""
+    open_ = fail_open.wanted(config)
     return [
-        _filter(DECISION_FILTER, _ext_proc(limits)),
+        _filter(DECISION_FILTER, _ext_proc(config.limits, fail_open=open_)),
+        *([hcm.HttpFilter(name=fail_open.READER, typed_config=fail_open.reader(on=False))] if open_ else []),
         hcm.HttpFilter(name=USAGE_FILTER, typed_config=_usage()),
         _filter("envoy.filters.http.router", router.Router(suppress_envoy_headers=True)),
     ]
@@ -56,12 +59,16 @@ def _filter(name: str, config: betterproto2.Message) -> hcm.HttpFilter:
     return hcm.HttpFilter(name=name, typed_config=Any.pack(config))
 
 
-def _ext_proc(limits: Limits) -> ext_proc.ExternalProcessor:
-    """Return the filter that asks for the decision: the headers, then the whole body, nothing of the answer."""
+def _ext_proc(limits: Limits, *, fail_open: bool) -> ext_proc.ExternalProcessor:
+    """Return the filter that asks for the decision: the headers, then the whole body, nothing of the answer.
+
+    Where a pool fails open, requests go on without a decision, to where those go that have none: nowhere, but for that
+    pool's.
+    """
     untyped = [DESTINATION_NAMESPACE, DECISION_NAMESPACE]
     return ext_proc.ExternalProcessor(
         grpc_service=_decision_service(limits.absence_seconds),
-        failure_mode_allow=False,
+        failure_mode_allow=fail_open,
         status_on_error=envoy_type.HttpStatus(code=envoy_type.StatusCode.ServiceUnavailable),
         message_timeout=seconds(limits.decision_timeout_seconds),
         processing_mode=ext_proc.ProcessingMode(

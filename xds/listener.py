@@ -5,7 +5,7 @@ from envoy_data_plane.envoy.config.listener import v3 as listener
 from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager import v3 as hcm
 from envoy_data_plane.google.protobuf import Any
 
-from tidegate.config import Config, Limits
+from tidegate.config import Config
 from xds.access_log import access_log, access_log_options
 from xds.edge_headers import strip_control_headers
 from xds.filters import http_filters
@@ -34,7 +34,7 @@ def client_listener(config: Config) -> listener.Listener:
                 filters=[
                     listener.Filter(
                         name="envoy.filters.network.http_connection_manager",
-                        typed_config=Any.pack(_connection_manager(config.limits)),
+                        typed_config=Any.pack(_connection_manager(config)),
                     )
                 ]
             )
@@ -42,12 +42,13 @@ def client_listener(config: Config) -> listener.Listener:
     )
 
 
-def _connection_manager(limits: Limits) -> hcm.HttpConnectionManager:
+def _connection_manager(config: Config) -> hcm.HttpConnectionManager:
+    limits = config.limits
     return hcm.HttpConnectionManager(
         stat_prefix=LISTENER,
         server_name="tidegate",
         rds=hcm.Rds(route_config_name=ROUTES, config_source=ads()),
-        http_filters=http_filters(limits),
+        http_filters=http_filters(config),
         local_reply_config=local_reply_config(),
         access_log=[access_log()],
         access_log_options=access_log_options(),

@@ -9,6 +9,7 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Config, Limits, Pool
+from xds import fail_open
 from xds.messages import seconds
 from xds.names import (
     DEADLINE_HEADER,
@@ -54,7 +55,9 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
                 routes=[
                     _no_tunnels(),
                     *(route for pool in config.pools for route in _of_pool(pool, config.limits)),
+                    *(_open(way, config.limits) for way in fail_open.ways(config)),
                     _too_large(config.limits),
+                    *([_undecided(config.limits, fail_open.readable())] if fail_open.wanted(config) else []),
                     _undecided(config.limits),
                 ],
             )
@@ -82,24 +85,43 @@ def _decided(pool: Pool, limits: Limits, usage: str | None = None) -> route.Rout
         typed_per_filter_config={} if usage is None else {USAGE_FILTER: _usage_told_as(USAGE_PROTOCOLS[usage])},
         # A retry needs the whole body again: what is not buffered is not retried.
         request_body_buffer_limit=limits.max_body_bytes,
-        route=route.RouteAction(
-            cluster=pool.name,
-            timeout=seconds(0),
-            # Of the whole stream; ``timeout`` is the answer's alone, and outlier detection holds it against endpoints.
-            max_stream_duration=route.RouteActionMaxStreamDuration(
-                max_stream_duration=seconds(pool.timeout_seconds),
-                grpc_timeout_header_max=seconds(pool.timeout_seconds),
-            ),
-            idle_timeout=seconds(limits.idle_timeout_seconds),
-            retry_policy=route.RetryPolicy(
-                retry_on=RETRY_ON,
-                retriable_status_codes=list(RETRIABLE_STATUS),
-                num_retries=pool.retries,
-                retry_host_predicate=[other_hosts()],
-                host_selection_retry_max_attempts=3,
-                retry_back_off=route.RetryPolicyRetryBackOff(base_interval=seconds(0.01), max_interval=seconds(0.05)),
-            ),
+        route=_to_the_pool(pool, limits),
+    )
+
+
+def _to_the_pool(pool: Pool, limits: Limits) -> route.RouteAction:
+    return route.RouteAction(
+        cluster=pool.name,
+        timeout=seconds(0),
+        # Of the whole stream; ``timeout`` is the answer's alone, and outlier detection holds it against endpoints.
+        max_stream_duration=route.RouteActionMaxStreamDuration(
+            max_stream_duration=seconds(pool.timeout_seconds),
+            grpc_timeout_header_max=seconds(pool.timeout_seconds),
         ),
+        idle_timeout=seconds(limits.idle_timeout_seconds),
+        retry_policy=route.RetryPolicy(
+            retry_on=RETRY_ON,
+            retriable_status_codes=list(RETRIABLE_STATUS),
+            num_retries=pool.retries,
+            retry_host_predicate=[other_hosts()],
+            host_selection_retry_max_attempts=3,
+            retry_back_off=route.RetryPolicyRetryBackOff(base_interval=seconds(0.01), max_interval=seconds(0.05)),
+        ),
+    )
+
+
+def _open(way: fail_open.Way, limits: Limits) -> route.Route:
+    """Return the route of undecided requests that a pool takes, or that one does not take."""
+    told = {} if way.usage is None else {USAGE_FILTER: _usage_told_as(USAGE_PROTOCOLS[way.usage])}
+    nowhere = route.RouteAction(cluster=UNDECIDED_CLUSTER, timeout=seconds(0))
+    return route.Route(
+        name=way.name,
+        # In Envoy's statistics, which tell of them also while nobody reads its log.
+        stat_prefix="" if way.pool is None else f"open_{way.pool.name}",
+        match=way.match,
+        typed_per_filter_config=told,
+        request_body_buffer_limit=limits.max_body_bytes,
+        route=nowhere if way.pool is None else _to_the_pool(way.pool, limits),
     )
 
 
@@ -130,10 +152,12 @@ def _too_large(limits: Limits) -> route.Route:
     )
 
 
-def _undecided(limits: Limits) -> route.Route:
+def _undecided(limits: Limits, readable: route.RouteMatch | None = None) -> route.Route:
+    """Return the route of requests that nobody has decided on, or of those among them that Envoy may read itself."""
     return route.Route(
         name=UNDECIDED_CLUSTER,
-        match=route.RouteMatch(prefix="/"),
+        match=readable or route.RouteMatch(prefix="/"),
+        typed_per_filter_config={fail_open.READER: fail_open.reader(on=True)} if readable else {},
         request_body_buffer_limit=limits.max_body_bytes,
         route=route.RouteAction(cluster=UNDECIDED_CLUSTER, timeout=seconds(0)),
     )

@@ -50,11 +50,16 @@ def entry(
     seconds: float | None = 2.5,
     tags: dict[str, str] | None = None,
     kind: pb.AccessLogType = pb.DownstreamEnd,
+    route: str = "",
+    unread: str | None = None,
 ) -> pb.HTTPAccessLogEntry:
     """Return the last entry of a good streamed answer, but for what is given."""
     result = pb.HTTPAccessLogEntry()
     common = result.common_properties
     common.access_log_type = kind
+    common.route_name = route
+    if unread is not None:
+        common.metadata.filter_metadata["tidegate.unread"].update({"model": unread})
     if decision is not None:
         common.metadata.filter_metadata["tidegate"].update(decision)
     if destinations is not None:

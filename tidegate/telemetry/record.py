@@ -25,6 +25,10 @@ DESTINATION_NAMESPACE, DESTINATION_KEY = "envoy.lb", "x-gateway-destination-endp
 """Dynamic metadata that names the endpoints: a list of ``ip:port``, the pick first."""
 TTFT_TAG, UPSTREAM_TTFT_TAG = "ttft_us", "upstream_ttft_us"
 """Custom tags in microseconds; ``-`` when the first byte never came."""
+OPEN_ROUTE = "/open"
+"""What follows the pool's name in the names of the routes of requests that go on without a decision."""
+UNREAD_NAMESPACE, UNREAD_KEY = "tidegate.unread", "model"
+"""Dynamic metadata in which Envoy leaves the model that it read out of such a request itself."""
 NO_USAGE = "none"
 """What ``usage`` says of an API whose answers tell no token usage."""
 USAGE_TYPE = "/envoy.data.ai.v3.TokenUsage"
@@ -69,6 +73,7 @@ class RequestRecord:
         upstream_ttft_seconds: likewise, from the last attempt's last request byte: the engine's share alone.
         usage: the engine's own count of tokens.
         tells_usage: whether answers by this API tell it.
+        failed_open: it went to the pool without a decision.
         ended: this is the request's last entry; otherwise it is still running.
         malformed: something in the entry could not be read.
     """
@@ -92,6 +97,7 @@ class RequestRecord:
     upstream_ttft_seconds: float | None
     usage: Usage
     tells_usage: bool
+    failed_open: bool
     ended: bool
     malformed: bool
 
@@ -120,11 +126,14 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
     ended = common.access_log_type == AccessLogType.DownstreamEnd
     attempts = common.upstream_request_attempt_count
     usage, readable = _usage(common.metadata)
+    opened = _opened(common, decided=decision is not None)
     return RequestRecord(
         reservation=reservation,
         request_id=entry.request.request_id,
-        pool=_text(facts, "pool"),
-        model=_text(facts, "model"),
+        pool=opened or _text(facts, "pool"),
+        model=_text(common.metadata.filter_metadata[UNREAD_NAMESPACE].fields, UNREAD_KEY)
+        if opened
+        else _text(facts, "model"),
         api=_text(facts, "api"),
         stream=_flag(facts, "stream"),
         estimated_prompt_tokens=_number(facts, "prompt_tokens"),
@@ -147,10 +156,17 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
         ttft_seconds=_tag(common, TTFT_TAG),
         upstream_ttft_seconds=_tag(common, UPSTREAM_TTFT_TAG),
         usage=usage,
-        tells_usage=_text(facts, "usage") != NO_USAGE,
+        tells_usage=not opened and _text(facts, "usage") != NO_USAGE,
+        failed_open=bool(opened),
         ended=ended,
         malformed=not readable,
     )
+
+
+def _opened(common: AccessLogCommon, *, decided: bool) -> str:
+    """Return the pool that took a request without a decision; empty for every other request."""
+    pool, mark, _ = common.route_name.partition(OPEN_ROUTE)
+    return pool if mark and not decided else ""
 
 
 def _text(facts: Mapping[str, Value], key: str) -> str:
