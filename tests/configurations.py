@@ -54,6 +54,7 @@ EVERY_KEY: dict[str, Any] = {
             "policy": "weighted",
             "destinations": 2,
             "retries": 0,
+            "fail_open": True,
             "timeout_seconds": 600.0,
             "tokenizer": None,
             "usage": "stream",

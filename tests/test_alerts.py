@@ -23,6 +23,7 @@ FIRING: dict[str, dict[str, str]] = {
     "TidegateWithoutEnvoy": {f"tidegate_xds_open_streams{{{CONTROL}}}": "1x10 0x50"},
     # The first rejection of all: a series that begins with 1.
     "TidegateConfigurationRejectedByEnvoy": {f'tidegate_xds_nacks_total{{{CONTROL},type="listener"}}': "_x50 1x10"},
+    "TidegateFailsOpen": {f"tidegate_failed_open_total{{{POOL}}}": "_x50 3x10"},
     "TidegateReloadRefused": {f"tidegate_config_last_reload_success{{{CONTROL}}}": "1x10 0x50"},
     "TidegateErrors": {
         f'tidegate_requests_total{{{POOL},outcome="ok"}}': "0+90x60",
@@ -43,6 +44,7 @@ QUIET: dict[str, str] = {
     f"tidegate_scrape_age_seconds{{{ENDPOINT}}}": "1x60",
     f"tidegate_xds_open_streams{{{CONTROL}}}": "1x60",
     f'tidegate_xds_nacks_total{{{CONTROL},type="listener"}}': "3x60",
+    f"tidegate_failed_open_total{{{POOL}}}": "7x60",
     f"tidegate_config_last_reload_success{{{CONTROL}}}": "1x60",
     f'tidegate_requests_total{{{POOL},outcome="ok"}}': "0+99x60",
     f'tidegate_requests_total{{{POOL},outcome="client_error"}}': "0+50x60",

@@ -121,8 +121,8 @@ def test_equal_addresses_are_written_alike() -> None:
         (
             "pools.0.polices",
             (
-                "name, engine, models, policy, destinations, retries, timeout_seconds, tokenizer, usage, inject_usage, "
-                "endpoints"
+                "name, engine, models, policy, destinations, retries, fail_open, timeout_seconds, tokenizer, usage, "
+                "inject_usage, endpoints"
             ),
         ),
         ("pools.0.endpoints.0.port", "address, weight"),
@@ -363,3 +363,14 @@ def test_all_contradictions_are_said_at_once() -> None:
     data = changed("pools.1.name", "llama")
     data["control"]["ext_proc_port"] = 1
     assert len(faults(data)) == 2
+
+
+def test_a_pattern_that_envoy_cannot_read_is_refused_where_a_pool_fails_open() -> None:
+    long = "a" * 40 + "*" + "b" * 40
+    (fault,) = faults(changed("pools.0.models", [long]))
+    assert fault.startswith("pools[0].models: expected at most 64 bytes of a pattern with a * inside")
+    for model in (f"{long[:40]}{long[:40]}*", f"*{long[:40]}{long[:40]}", "a*b", "a" * 200):
+        assert parsed(changed("pools.0.models", [model])).pools[0].models == (model,)
+    closed = changed("pools.0.fail_open", False)
+    closed["pools"][0]["models"] = [long]
+    assert parsed(closed).pools[0].models == (long,)

@@ -6,7 +6,7 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,8 +17,7 @@ from tidegate.config_values import Engine, Ip, IpAndPort, Model, Policy, PoolNam
 from tidegate.faults import fault, lines, shown
 from tidegate.picker_settings import Picker
 
-MAX_FILE_BYTES = 1_048_576
-
+MAX_FILE_BYTES, MAX_OPEN_PATTERN_BYTES = 1_048_576, 64
 MAX_BODY_BYTES = 268_435_456
 """The most that ``limits.max_body_bytes`` may be: what one process can be asked to hold for one request."""
 
@@ -209,11 +208,14 @@ class Pool(_Section):
     retries: int = Field(
         2, ge=0, le=10, description="How often Envoy tries again elsewhere while nothing was delivered."
     )
+    fail_open: bool = Field(
+        default=False,
+        description="Whether requests that nobody can decide on go to this pool, balanced by Envoy, or nowhere.",
+    )
     timeout_seconds: Seconds = Field(
         0.0,
         ge=0.0,
-        description="How long a request may take, from its first byte to its answer's last, before it is answered with "
-        "504 or its answer is cut off; 0 for no bound. `x-request-timeout` can only shorten it.",
+        description="How long a request may take to its answer's end; 0 for any time. `x-request-timeout` shortens it.",
     )
     tokenizer: TokenizerFile | None = Field(
         None,
@@ -267,7 +269,7 @@ class Config(_Section):
     def _whole(self) -> "Config":
         """Check what no key can say alone; a line for each fault."""
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
-        faults += _passed_nowhere(self)
+        faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
         if faults:
             raise fault("\n".join(faults))
         return self
@@ -315,6 +317,15 @@ def _passed_nowhere(config: Config) -> Iterator[str]:
     pool, names = config.unknown_paths.pool, [pool.name for pool in config.pools]
     if pool is not None and pool not in names:
         yield f"unknown_paths.pool: expected one of {', '.join(names)}, not {shown(pool)}"
+
+
+def _unfit_for_envoy(pools: Sequence[Pool]) -> Iterator[str]:
+    """Envoy reads patterns itself where a pool fails open; what it takes of regular expressions is bounded."""
+    named = [(at, model) for at, pool in enumerate(pools) for model in pool.models if any(p.fail_open for p in pools)]
+    for at, model in named:
+        if "*" in model[1:-1] and len(model.encode()) > MAX_OPEN_PATTERN_BYTES:
+            most = f"at most {MAX_OPEN_PATTERN_BYTES} bytes of a pattern with a * inside, where a pool fails open"
+            yield f"pools[{at}].models: expected {most}, not {shown(model)}"
 
 
 def _loops(config: Config) -> Iterator[str]:

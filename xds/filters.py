@@ -15,6 +15,7 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Config, Limits
+from xds import fail_open
 from xds.answer_filters import answer_filter
 from xds.exchanges import ATTRIBUTES, CHANGES_HEADERS, processing_mode
 from xds.messages import grpc_service, seconds
@@ -57,11 +58,14 @@ def http_filters(config: Config) -> list[hcm.HttpFilter]:
     ext_proc is not sent the headers it does not hold them either, and the router would have chosen before it was told.
     It also sets the length of a body that ext_proc has changed.
     """
+    open_ = fail_open.wanted(config)
     smugglers = SMUGGLERS_BUT_LENGTH if any(pool.injects_usage for pool in config.pools) else SMUGGLERS
     reading = any(pool.usage == "stream" for pool in config.pools)
     return [
-        _filter(DECISION_FILTER, _ext_proc(config.limits, smugglers)),
+        _filter(DECISION_FILTER, _ext_proc(config.limits, smugglers, fail_open=open_)),
         _filter(BUFFER_FILTER, buffer.Buffer(max_request_bytes=config.limits.max_body_bytes)),
+        # Behind the buffer, so that it reads nothing where there is a decision.
+        *([hcm.HttpFilter(name=fail_open.READER, typed_config=fail_open.reader(on=False))] if open_ else []),
         hcm.HttpFilter(name=USAGE_FILTER, typed_config=_usage()),
         *([answer_filter()] if reading else []),
         _filter("envoy.filters.http.router", router.Router(suppress_envoy_headers=True)),
@@ -72,12 +76,16 @@ def _filter(name: str, config: betterproto2.Message) -> hcm.HttpFilter:
     return hcm.HttpFilter(name=name, typed_config=Any.pack(config))
 
 
-def _ext_proc(limits: Limits, smugglers: str) -> ext_proc.ExternalProcessor:
-    """Return the filter that asks for the decision: the headers, then the whole body, nothing of the answer."""
+def _ext_proc(limits: Limits, smugglers: str, *, fail_open: bool) -> ext_proc.ExternalProcessor:
+    """Return the filter that asks for the decision: the headers, then the whole body, nothing of the answer.
+
+    Where a pool fails open, requests go on without a decision, to where those go that have none: nowhere, but for that
+    pool's.
+    """
     untyped = [DESTINATION_NAMESPACE, DECISION_NAMESPACE]
     return ext_proc.ExternalProcessor(
         grpc_service=_decision_service(limits.absence_seconds),
-        failure_mode_allow=False,
+        failure_mode_allow=fail_open,
         status_on_error=envoy_type.HttpStatus(code=envoy_type.StatusCode.ServiceUnavailable),
         message_timeout=seconds(limits.decision_timeout_seconds),
         processing_mode=processing_mode(headers=True),

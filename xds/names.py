@@ -41,3 +41,7 @@ UPSTREAM_TTFT_TAG = "upstream_ttft_us"
 
 DEADLINE_HEADER = "grpc-timeout"
 """In which a decision tells Envoy how long the whole request may take."""
+
+UNREAD_NAMESPACE = "tidegate.unread"
+UNREAD_KEY = "model"
+"""Dynamic metadata in which Envoy leaves the model of a request that nobody decided on, where a pool fails open."""

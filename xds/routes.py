@@ -12,6 +12,7 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Config, Limits, Pool
+from xds import fail_open
 from xds.answer_filters import read_answers
 from xds.exchanges import in_one, in_one_alone
 from xds.messages import seconds
@@ -63,6 +64,7 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
                 routes=[
                     _no_tunnels(),
                     *(route for pool in config.pools for route in _of_pool(pool, config.limits)),
+                    *(_open(way, config.limits) for way in fail_open.ways(config)),
                     _too_large(config.limits),
                     *_undecided(config),
                 ],
@@ -94,24 +96,43 @@ def _decided(pool: Pool, limits: Limits, usage: str | None = None) -> route.Rout
         },
         # A retry needs the whole body again: what is not buffered is not retried.
         request_body_buffer_limit=limits.max_body_bytes,
-        route=route.RouteAction(
-            cluster=pool.name,
-            timeout=seconds(0),
-            # Of the whole stream; ``timeout`` is the answer's alone, and outlier detection holds it against endpoints.
-            max_stream_duration=route.RouteActionMaxStreamDuration(
-                max_stream_duration=seconds(pool.timeout_seconds),
-                grpc_timeout_header_max=seconds(pool.timeout_seconds),
-            ),
-            idle_timeout=seconds(limits.idle_timeout_seconds),
-            retry_policy=route.RetryPolicy(
-                retry_on=RETRY_ON,
-                retriable_status_codes=list(RETRIABLE_STATUS),
-                num_retries=pool.retries,
-                retry_host_predicate=[other_hosts()],
-                host_selection_retry_max_attempts=3,
-                retry_back_off=route.RetryPolicyRetryBackOff(base_interval=seconds(0.01), max_interval=seconds(0.05)),
-            ),
+        route=_to_the_pool(pool, limits),
+    )
+
+
+def _to_the_pool(pool: Pool, limits: Limits) -> route.RouteAction:
+    return route.RouteAction(
+        cluster=pool.name,
+        timeout=seconds(0),
+        # Of the whole stream; ``timeout`` is the answer's alone, and outlier detection holds it against endpoints.
+        max_stream_duration=route.RouteActionMaxStreamDuration(
+            max_stream_duration=seconds(pool.timeout_seconds),
+            grpc_timeout_header_max=seconds(pool.timeout_seconds),
         ),
+        idle_timeout=seconds(limits.idle_timeout_seconds),
+        retry_policy=route.RetryPolicy(
+            retry_on=RETRY_ON,
+            retriable_status_codes=list(RETRIABLE_STATUS),
+            num_retries=pool.retries,
+            retry_host_predicate=[other_hosts()],
+            host_selection_retry_max_attempts=3,
+            retry_back_off=route.RetryPolicyRetryBackOff(base_interval=seconds(0.01), max_interval=seconds(0.05)),
+        ),
+    )
+
+
+def _open(way: fail_open.Way, limits: Limits) -> route.Route:
+    """Return the route of undecided requests that a pool takes, or that one does not take."""
+    told = {} if way.usage is None else {USAGE_FILTER: _usage_told_as(USAGE_PROTOCOLS[way.usage])}
+    nowhere = route.RouteAction(cluster=UNDECIDED_CLUSTER, timeout=seconds(0))
+    return route.Route(
+        name=way.name,
+        # In Envoy's statistics, which tell of them also while nobody reads its log.
+        stat_prefix="" if way.pool is None else f"open_{way.pool.name}",
+        match=way.match,
+        typed_per_filter_config=told,
+        request_body_buffer_limit=limits.max_body_bytes,
+        route=nowhere if way.pool is None else _to_the_pool(way.pool, limits),
     )
 
 
@@ -125,9 +146,15 @@ def _no_tunnels() -> route.Route:
     )
 
 
+FAR_TOO_LARGE = 1_048_576
+"""How far over the limit a body is refused before it is sent. An answer before a body's end breaks the connection, and
+clients that read nothing until they have sent everything (Python's urllib) see that break instead of the answer. Of a
+body that is little too large the rest fits into the sockets, and Envoy's own answer, at the limit, is read by all."""
+
+
 def _too_large(limits: Limits) -> route.Route:
-    """Return what answers a request that says it is too large before anything of its body is taken."""
-    too_long = envoy_type.Int64Range(start=limits.max_body_bytes + 1, end=MAX_INT64)
+    """Return what answers a request that says it is far too large before anything of its body is taken."""
+    too_long = envoy_type.Int64Range(start=limits.max_body_bytes + FAR_TOO_LARGE + 1, end=MAX_INT64)
     return route.Route(
         name=TOO_LARGE,
         match=route.RouteMatch(prefix="/", headers=[route.HeaderMatcher(name="content-length", range_match=too_long)]),
@@ -144,14 +171,19 @@ def _undecided(config: Config) -> list[route.Route]:
         request_body_buffer_limit=config.limits.max_body_bytes,
         route=route.RouteAction(cluster=UNDECIDED_CLUSTER, timeout=seconds(0)),
     )
-    if config.control.ext_proc_exchanges == 2:
-        return [nowhere]
-    whole = dataclasses.replace(
-        nowhere,
-        match=route.RouteMatch(prefix="/", headers=in_one_alone()),
-        typed_per_filter_config={DECISION_FILTER: in_one()},
-    )
-    return [whole, nowhere]
+    routes = [nowhere]
+    if config.control.ext_proc_exchanges == 1:
+        routes.insert(0, _narrowed(nowhere, in_one_alone(), {DECISION_FILTER: in_one()}))
+    if fail_open.wanted(config):
+        read = {fail_open.READER: fail_open.reader(on=True)}
+        routes = [*(_narrowed(one, fail_open.readable(), read) for one in routes), *routes]
+    return routes
+
+
+def _narrowed(one: route.Route, headers: list[route.HeaderMatcher], settings: dict[str, Any]) -> route.Route:
+    """Return ``one`` for the requests that have ``headers`` besides, with more ``settings`` of filters."""
+    match = route.RouteMatch(prefix="/", headers=[*(one.match.headers if one.match else []), *headers])
+    return dataclasses.replace(one, match=match, typed_per_filter_config={**one.typed_per_filter_config, **settings})
 
 
 def _decision_has(key: str, value: str) -> matcher.MetadataMatcher:

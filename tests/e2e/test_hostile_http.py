@@ -136,9 +136,9 @@ async def test_what_ends_no_header_does_not_begin_another_at_the_engine(gateway:
         assert not any(line.startswith(b"x-gateway-") for line in lines), head
 
 
-@pytest.mark.parametrize("size", [MAX_BODY + 1, MAX_BODY * 4])
+@pytest.mark.parametrize("size", [MAX_BODY + 1_048_577, MAX_BODY * 4, 2**62])
 @pytest.mark.parametrize("expect", [b"", b"expect: 100-continue\r\n"])
-async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(
+async def test_a_body_that_says_it_is_far_too_large_is_refused_before_it_is_sent(
     gateway: Gateway, size: int, expect: bytes
 ) -> None:
     bodies = len(gateway.decider.bodies)

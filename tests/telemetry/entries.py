@@ -52,11 +52,16 @@ def entry(
     kind: pb.AccessLogType = pb.DownstreamEnd,
     answer: dict[str, Any] | None = None,
     size: int = 0,
+    route: str = "",
+    unread: str | None = None,
 ) -> pb.HTTPAccessLogEntry:
     """Return the last entry of a good streamed answer, but for what is given."""
     result = pb.HTTPAccessLogEntry()
     common = result.common_properties
     common.access_log_type = kind
+    common.route_name = route
+    if unread is not None:
+        common.metadata.filter_metadata["tidegate.unread"].update({"model": unread})
     if decision is not None:
         common.metadata.filter_metadata["tidegate"].update(decision)
     if destinations is not None:

@@ -145,6 +145,17 @@ def test_usage_is_not_missed_where_an_api_tells_none() -> None:
     assert Page(metrics)("usage_unknown_total", pool="default") == 1
 
 
+def test_a_request_that_went_on_without_a_decision_is_counted_apart() -> None:
+    metrics = make()
+    end(metrics, decision=None, destinations=None, tokens=None, route="default/open", unread="llama")
+    end(metrics, route="default/open")  # somebody decided on this one
+    end(metrics, decision=None, destinations=None, tokens=None, route="default/closed", attempts=0, status=503)
+    page = Page(metrics)
+    assert page("failed_open_total", pool="default") == 1
+    assert page("requests_total", pool="default", model="llama", api="other", code="200", outcome="ok") == 1
+    assert page("usage_unknown_total") is None
+
+
 def test_a_retry_elsewhere_is_a_retry_and_a_failover() -> None:
     metrics = make()
     end(metrics, attempts=3, served=("10.0.0.2", 8000))

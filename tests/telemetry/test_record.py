@@ -240,6 +240,14 @@ def test_time_per_output_token_needs_a_streamed_answer_of_two_tokens(
     assert measured == (None if expected is None else pytest.approx(expected))
 
 
+def test_a_request_without_a_decision_is_known_by_its_route() -> None:
+    record = parse(entry(decision=None, destinations=None, route="big/open/responses", unread="m"))
+    assert (record.failed_open, record.pool, record.model, record.reservation) == (True, "big", "m", "")
+    assert not parse(entry(route="big/open")).failed_open, "it has a decision"
+    assert not parse(entry(decision=None, route="big/closed")).failed_open
+    assert not parse(entry(decision=None, route="big")).failed_open
+
+
 def test_a_negative_duration_is_unknown() -> None:
     assert parse(entry(seconds=-1)).duration_seconds is None
 

@@ -84,6 +84,7 @@ def _record(picked: Picked) -> RequestRecord:
         upstream_ttft_seconds=None,
         usage=_usage(picked),
         tells_usage=picked.usage.value != NO_USAGE,
+        failed_open=False,
         ended=True,
         malformed=False,
     )

@@ -120,6 +120,9 @@ class Metrics:
             "pool",
         )
         self._retries = self._counter("retries_total", "Attempts beyond a request's first.", "pool")
+        self._failed_open = self._counter(
+            "failed_open_total", "Requests that a pool took without a decision, as far as Envoy's log told.", "pool"
+        )
         self._failovers = self._counter(
             "failovers_total", "Requests served by another endpoint than the one picked.", "pool"
         )
@@ -201,6 +204,8 @@ class Metrics:
         model = self._model(record.model, admit=record.outcome is Outcome.OK)
         code = self._code(str(record.status))
         self._requests.labels(pool, model, self._api(record.api), code, record.outcome.value).inc()
+        if record.failed_open:
+            self._failed_open.labels(pool).inc()
         if record.attempts > 1:
             self._retries.labels(pool).inc(record.attempts - 1)
         # Without an attempt it was an answer of our own, such as the list of models.

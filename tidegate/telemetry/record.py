@@ -29,6 +29,10 @@ TTFT_TAG, UPSTREAM_TTFT_TAG = "ttft_us", "upstream_ttft_us"
 ANSWER_NAMESPACE = "tidegate_answer"
 """Dynamic metadata that reading the answer left, in pools with ``usage: stream``: over, failed, bytes, output_tokens,
 and prompt_tokens, completion_tokens, cached_tokens and reasoning_tokens where the engine told them."""
+OPEN_ROUTE = "/open"
+"""What follows the pool's name in the names of the routes of requests that go on without a decision."""
+UNREAD_NAMESPACE, UNREAD_KEY = "tidegate.unread", "model"
+"""Dynamic metadata in which Envoy leaves the model that it read out of such a request itself."""
 NO_USAGE = "none"
 """What ``usage`` says of an API whose answers tell no token usage."""
 USAGE_TYPE = "/envoy.data.ai.v3.TokenUsage"
@@ -95,6 +99,7 @@ class RequestRecord:
         read: what came of that; ``None`` where nothing did.
         response_bytes: what was sent of the answer's body.
         estimated_completion_tokens: an estimate, where ``usage`` does not say.
+        failed_open: it went to the pool without a decision.
         ended: this is the request's last entry; otherwise it is still running.
         malformed: something in the entry could not be read.
     """
@@ -118,6 +123,7 @@ class RequestRecord:
     upstream_ttft_seconds: float | None
     usage: Usage
     tells_usage: bool
+    failed_open: bool
     ended: bool
     malformed: bool
     to_be_read: bool = False
@@ -165,11 +171,14 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
     read = None if answer is None else _read(answer.fields)
     if answer is not None:
         usage = _overridden(usage, answer.fields)
+    opened = _opened(common, decided=decision is not None)
     return RequestRecord(
         reservation=reservation,
         request_id=entry.request.request_id,
-        pool=_text(facts, "pool"),
-        model=_text(facts, "model"),
+        pool=opened or _text(facts, "pool"),
+        model=_text(common.metadata.filter_metadata[UNREAD_NAMESPACE].fields, UNREAD_KEY)
+        if opened
+        else _text(facts, "model"),
         api=_text(facts, "api"),
         stream=_flag(facts, "stream"),
         estimated_prompt_tokens=_number(facts, "prompt_tokens"),
@@ -193,13 +202,20 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
         ttft_seconds=_tag(common, TTFT_TAG),
         upstream_ttft_seconds=_tag(common, UPSTREAM_TTFT_TAG),
         usage=usage,
-        tells_usage=_text(facts, "usage") != NO_USAGE,
+        tells_usage=not opened and _text(facts, "usage") != NO_USAGE,
+        failed_open=bool(opened),
         ended=ended,
         malformed=not readable,
         to_be_read=_flag(facts, "read") or False,
         read=read,
         response_bytes=entry.response.response_body_bytes,
     )
+
+
+def _opened(common: AccessLogCommon, *, decided: bool) -> str:
+    """Return the pool that took a request without a decision; empty for every other request."""
+    pool, mark, _ = common.route_name.partition(OPEN_ROUTE)
+    return pool if mark and not decided else ""
 
 
 def _text(facts: Mapping[str, Value], key: str) -> str:
