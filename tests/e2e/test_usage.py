@@ -333,6 +333,7 @@ def test_answers_go_on_when_the_control_plane_is_killed(fleet: Fleet) -> None:
         time.sleep(2.0)  # Envoy connects to it again
         gate.set()
         assert [answer.result() for answer in answers] == [whole] * 4
+    fleet.stack.settle()
     counted = fleet.counted("read")
     assert counted["answers_read_in_part"] == counted["requestsok"] == 4
     assert counted["unreported_tokensoutput"] == pytest.approx(400, rel=0.1)

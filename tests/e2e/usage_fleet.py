@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.scripted_engine import Script, ScriptedEngine, scripted_engine
-from tests.e2e.stack import Stack, configuration, up
+from tests.e2e.stack import Stack, configuration, until, up
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 
@@ -39,7 +39,7 @@ class Fleet:
     def opened(
         self, pool: str, *, path: str = "/v1/chat/completions", **fields: Any
     ) -> Iterator[http.client.HTTPResponse]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=90)
         body = {"model": pool, "messages": MESSAGES, "max_tokens": 99, "prompt": "x", "input": "x", "stream": True}
         connection.request("POST", path, json.dumps({**body, **fields}), {"content-type": "application/json"})
         try:
@@ -47,9 +47,13 @@ class Fleet:
         finally:
             connection.close()
 
+    def _over(self, pool: str) -> bool:
+        total = self.stack.total
+        return total("tidegate_requests_total", pool=pool) >= total("tidegate_incoming_requests_total", pool=pool)
+
     def counted(self, pool: str) -> dict[str, int]:
-        """Return what is counted for ``pool``, once everything that is over is."""
-        self.stack.settle()
+        """Return what is counted for ``pool``, once everything that was asked of it is over."""
+        until(lambda: self._over(pool), 20, f"every request to {pool} is over")
         figures: Counter[str] = Counter()
         for (sample, its), value in self.stack.metrics().items():
             labels, name = dict(its), sample.removeprefix("tidegate_").removesuffix("_total")
