@@ -73,18 +73,65 @@ def engine(admin_port: int, ports: Sequence[int]) -> str:
 
 def plain(admin_port: int, port: int, endpoint_ports: Sequence[int]) -> str:
     """Return the configuration of an Envoy that spreads what comes to ``port`` over the endpoints, round robin."""
-    cluster = {
-        "name": "engines",
+    route = {"match": {"prefix": "/"}, "route": {"cluster": "engines", "timeout": "0s"}}
+    return _bootstrap(admin_port, [_listener(port, [_ROUTER], route)], [_cluster("engines", endpoint_ports)])
+
+
+def bare(admin_port: int, port: int, endpoint_ports: Sequence[int], ext_proc_port: int) -> str:
+    """Return the configuration of an Envoy that asks the service at ``ext_proc_port`` about each request.
+
+    Headers, then the whole body, as in two exchanges with Tidegate; the endpoint that it names serves.
+    """
+    ext_proc = {
+        "name": "envoy.filters.http.ext_proc",
+        "typed_config": {
+            "@type": f"{_TYPE}.http.ext_proc.v3.ExternalProcessor",
+            "grpc_service": {"envoy_grpc": {"cluster_name": "ext_proc"}},
+            "message_timeout": "10s",
+            "processing_mode": {"request_body_mode": "BUFFERED", "response_header_mode": "SKIP"},
+            "metadata_options": {"receiving_namespaces": {"untyped": ["envoy.lb"]}},
+        },
+    }
+    types = "type.googleapis.com/envoy.extensions"
+    round_robin = _policy("round_robin", {"@type": f"{types}.load_balancing_policies.round_robin.v3.RoundRobin"})
+    destination = {"metadata": {"key": "envoy.lb", "path": [{"key": "x-gateway-destination-endpoint"}]}}
+    override = _policy(
+        "override_host",
+        {
+            "@type": f"{types}.load_balancing_policies.override_host.v3.OverrideHost",
+            "override_host_sources": [destination],
+            "fallback_policy": round_robin,
+        },
+    )
+    http2 = {
+        "@type": f"{types}.upstreams.http.v3.HttpProtocolOptions",
+        "explicit_http_config": {"http2_protocol_options": {}},
+    }
+    service = {
+        **_cluster("ext_proc", [ext_proc_port]),
+        "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2},
+    }
+    engines = {**_cluster("engines", endpoint_ports), "load_balancing_policy": override}
+    del engines["lb_policy"]
+    route = {"match": {"prefix": "/"}, "route": {"cluster": "engines", "timeout": "0s"}}
+    listener = _listener(port, [ext_proc, _ROUTER], route) | {"per_connection_buffer_limit_bytes": _MAX_BODY_BYTES}
+    return _bootstrap(admin_port, [listener], [engines, service])
+
+
+def _policy(name: str, config: dict[str, Any]) -> dict[str, Any]:
+    extension = {"name": f"envoy.load_balancing_policies.{name}", "typed_config": config}
+    return {"policies": [{"typed_extension_config": extension}]}
+
+
+def _cluster(name: str, ports: Sequence[int]) -> dict[str, Any]:
+    endpoints = [{"endpoint": {"address": _address(port)}} for port in ports]
+    return {
+        "name": name,
         "type": "STATIC",
         "connect_timeout": "1s",
         "lb_policy": "ROUND_ROBIN",
-        "load_assignment": {
-            "cluster_name": "engines",
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _address(port)}} for port in endpoint_ports]}],
-        },
+        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": endpoints}]},
     }
-    route = {"match": {"prefix": "/"}, "route": {"cluster": "engines", "timeout": "0s"}}
-    return _bootstrap(admin_port, [_listener(port, [_ROUTER], route)], [cluster])
 
 
 def _address(port: int) -> dict[str, Any]:

@@ -81,8 +81,9 @@ def post(path: str, host: str, body: bytes) -> bytes:
 class _Run:
     """What the connections of one run share: what to send, when to stop, what was seen."""
 
-    def __init__(self, requests: Sequence[bytes], seconds: float, max_requests: int) -> None:
+    def __init__(self, requests: Sequence[bytes], seconds: float, max_requests: int, pause: float) -> None:
         self.result = Result()
+        self.pause = pause
         self.started = time.perf_counter()
         self.deadline = self.started + seconds
         self._requests = itertools.cycle(requests)
@@ -119,7 +120,7 @@ class _Connection(asyncio.Protocol):
         self._send()
 
     def _send(self) -> None:
-        if self._run.over:
+        if self._run.over or self._transport.is_closing():
             self._transport.close()
             return
         self._response = Response()
@@ -141,6 +142,8 @@ class _Connection(asyncio.Protocol):
             self._finish()
             if closes:
                 self._transport.close()
+            elif self._run.pause:
+                asyncio.get_running_loop().call_later(self._run.pause, self._send)
             else:
                 self._send()
 
@@ -172,13 +175,22 @@ class _Connection(asyncio.Protocol):
 
 
 async def run(
-    host: str, port: int, requests: Sequence[bytes], *, connections: int, seconds: float, max_requests: int
+    host: str,
+    port: int,
+    requests: Sequence[bytes],
+    *,
+    connections: int,
+    seconds: float,
+    max_requests: int,
+    pause: float = 0.0,
 ) -> Result:
     """Send ``requests`` in turn, again and again, until ``seconds`` are over or ``max_requests`` were sent.
 
+    Each connection waits ``pause`` seconds between a response and its next request.
+
     Returns within ``seconds`` plus ``CONNECT_SECONDS`` plus ``GRACE_SECONDS``.
     """
-    shared = _Run(requests, seconds, max_requests)
+    shared = _Run(requests, seconds, max_requests, pause)
     async with asyncio.TaskGroup() as group:
         for _ in range(connections):
             group.create_task(_keep_connected(shared, host, port))

@@ -1,5 +1,6 @@
 """From what was counted to what is said: percentiles, medians over rounds, ratios, the table."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -16,14 +17,15 @@ class Figures:
     """One side in one round, or its medians.
 
     Times of CPU are microseconds per answered request; None where there is no such process, or no answer.
-    ``proxy_us`` is Envoy and Tidegate together: what the request cost between the client and the engine.
+    ``control_us`` is the process that decides; ``proxy_us`` is Envoy and it together: what the request cost between the
+    client and the engine.
     """
 
     requests_per_second: float
     p50_ms: float | None
     p99_ms: float | None
     envoy_us: float | None
-    tidegate_us: float | None
+    control_us: float | None
     proxy_us: float | None
     engine_us: float | None
     load_us: float | None
@@ -35,13 +37,13 @@ _TITLES = {
     "p50_ms": "p50 ms",
     "p99_ms": "p99 ms",
     "envoy_us": "Envoy µs",
-    "tidegate_us": "Tidegate µs",
+    "control_us": "control µs",
     "proxy_us": "both µs",
     "engine_us": "engine µs",
     "load_us": "load µs",
     "not_answered": "not 200",
 }
-_RATIOS = ("requests_per_second", "p50_ms", "p99_ms", "envoy_us", "proxy_us")
+_RATIOS = ("requests_per_second", "p50_ms", "p99_ms", "envoy_us", "control_us", "proxy_us")
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
@@ -60,7 +62,7 @@ def figures(result: Result, cpu: Mapping[str, float]) -> Figures:
 
     Args:
         result: what the load generator saw.
-        cpu: seconds of CPU that each process used meanwhile: ``envoy``, ``tidegate``, ``engine``, ``load``.
+        cpu: seconds of CPU that each process used meanwhile: ``envoy``, ``control``, ``engine``, ``load``.
     """
 
     def per_request(*names: str) -> float | None:
@@ -76,8 +78,8 @@ def figures(result: Result, cpu: Mapping[str, float]) -> Figures:
         p50_ms=milliseconds(50),
         p99_ms=milliseconds(99),
         envoy_us=per_request("envoy"),
-        tidegate_us=per_request("tidegate"),
-        proxy_us=per_request("envoy", "tidegate"),
+        control_us=per_request("control"),
+        proxy_us=per_request("envoy", "control"),
         engine_us=per_request("engine"),
         load_us=per_request("load"),
         not_answered=result.not_answered,
@@ -106,7 +108,7 @@ def ratios(base: Figures, other: Figures) -> dict[str, float | None]:
 
 
 def table(rounds: Sequence[Mapping[str, Figures]], loads: Sequence[Mapping[str, float]]) -> str:
-    """Return the whole comparison as text; the first side of each round is the base of the ratios.
+    """Return the whole comparison as text; each side's ratios are to every side before it.
 
     Args:
         rounds: the figures of each side by its name, one mapping a round.
@@ -118,8 +120,8 @@ def table(rounds: Sequence[Mapping[str, Figures]], loads: Sequence[Mapping[str, 
         rows += [[str(number), name, *_cells(asdict(round_[name])), f"{load[name]:.2f}"] for name in names]
     middle = {name: medians([round_[name] for round_ in rounds]) for name in names}
     rows += [["median", name, *_cells(asdict(middle[name])), ""] for name in names]
-    base, other = names
-    rows.append(["ratio", f"{other}/{base}", *_cells(ratios(middle[base], middle[other]), "{:.2f}"), ""])
+    for base, other in itertools.combinations(names, 2):
+        rows.append(["ratio", f"{other}/{base}", *_cells(ratios(middle[base], middle[other]), "{:.2f}"), ""])
     return _aligned(rows)
 
 
@@ -127,14 +129,15 @@ def as_json(rounds: Sequence[Mapping[str, Figures]], loads: Sequence[Mapping[str
     """Return the same comparison as plain data."""
     names = list(rounds[0])
     middle = {name: medians([round_[name] for round_ in rounds]) for name in names}
-    base, other = names
     return {
         "rounds": [
             {name: asdict(round_[name]) | {"load_average": load[name]} for name in names}
             for round_, load in zip(rounds, loads, strict=True)
         ],
         "medians": {name: asdict(middle[name]) for name in names},
-        "ratios": ratios(middle[base], middle[other]),
+        "ratios": {
+            f"{other}/{base}": ratios(middle[base], middle[other]) for base, other in itertools.combinations(names, 2)
+        },
     }
 
 

@@ -5,7 +5,8 @@
 Both sides stand in front of the same endpoints, which a third Envoy answers for at once, so that the engine is cheap.
 Both stay up for the whole run and are measured one after the other in each round, so that what else happens on the
 machine hits both. ``--against plain`` measures plain Envoy against itself: how far its ratios are from 1 is the noise.
-``--against transports`` measures Tidegate on grpc against Tidegate on h2.
+``--against transports`` measures Tidegate on grpc against Tidegate on h2; ``--against all``
+measures plain Envoy, Envoy with an ext_proc that answers at once, and Tidegate on both transports.
 
 Microseconds are CPU time (user and system, from /proc) per answered request, Tidegate's children included; `load` is
 this program itself. Latencies are those of a closed loop: with all cores busy they hold the wait for a core.
@@ -20,7 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -33,6 +36,7 @@ from bench.processes import NotReady, cpu_seconds
 
 WARM_UP_SECONDS = 0.5
 DIFFERENT_BODIES = 64
+DIFFERENT_BYTES = 16_777_216
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -41,14 +45,14 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one side's measurement in one round")
     parser.add_argument("--rounds", type=int, default=3, help="how often each side is measured")
     parser.add_argument("--connections", type=int, default=16, help="connections, each with one request in flight")
-    parser.add_argument("--body-bytes", type=int, default=4096, help="size of a request's body")
+    parser.add_argument("--body-bytes", type=int, nargs="+", default=[4096], help="sizes of a request's body")
     parser.add_argument("--max-requests", type=int, default=1_000_000, help="bound on the requests of one measurement")
     parser.add_argument("--endpoints", type=int, default=4, help="how many engines there are to choose from")
     parser.add_argument("--threads", type=int, default=2, help="worker threads of each Envoy under test")
     parser.add_argument("--policy", default="least_tokens", help="Tidegate's policy")
     parser.add_argument("--transport", choices=("grpc", "h2"), default="grpc", help="what serves ext_proc in Tidegate")
     parser.add_argument(
-        "--against", choices=("tidegate", "transports", "plain"), default="tidegate", help="the second side"
+        "--against", choices=("tidegate", "transports", "plain", "all"), default="tidegate", help="the other sides"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
     options = parser.parse_args(argv)
@@ -56,7 +60,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         if getattr(options, name) <= 0:
             parser.error(f"--{name.replace('_', '-')} must be positive")
     try:
-        load.chat_bodies(options.body_bytes, 1, 0)
+        for size in options.body_bytes:
+            load.chat_bodies(size, 1, 0)
     except ValueError as error:
         parser.error(f"--body-bytes: {error}")
     return options
@@ -87,12 +92,11 @@ def _commit() -> str | None:
         return None
 
 
-def measure(side: sides.Side, engine_pid: int, options: argparse.Namespace, seed: int) -> report.Figures:
-    """Load one side, first to warm it up, then for the record."""
+def measure(side: sides.Side, engine_pid: int, options: argparse.Namespace, size: int, seed: int) -> report.Figures:
+    """Load one side with bodies of ``size`` bytes, first to warm it up, then for the record."""
     host = f"127.0.0.1:{side.port}"
-    requests = [
-        load.post(sides.CHAT, host, body) for body in load.chat_bodies(options.body_bytes, DIFFERENT_BODIES, seed)
-    ]
+    different = max(4, min(DIFFERENT_BODIES, DIFFERENT_BYTES // size))
+    requests = [load.post(sides.CHAT, host, body) for body in load.chat_bodies(size, different, seed)]
 
     def loaded(seconds: float) -> load.Result:
         return uvloop.run(
@@ -116,11 +120,17 @@ def measure(side: sides.Side, engine_pid: int, options: argparse.Namespace, seed
     return report.figures(result, {name: after[name] - before[name] for name in after})
 
 
-def compare(
-    options: argparse.Namespace, folder: Path
-) -> tuple[list[dict[str, report.Figures]], list[dict[str, float]]]:
-    """Run both sides; return the figures, and the load averages, of each round by side."""
-    rounds, loads = [], []
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All rounds with bodies of one size: figures and load averages by side."""
+
+    body_bytes: int
+    rounds: list[dict[str, report.Figures]]
+    loads: list[dict[str, float]]
+
+
+def compare(options: argparse.Namespace, folder: Path) -> list[Compared]:
+    """Run all sides; return what was measured for each size of body."""
     with ExitStack() as stack:
         engine_pid, ports = stack.enter_context(sides.engines(folder, options.endpoints))
 
@@ -133,21 +143,30 @@ def compare(
 
         match options.against:
             case "plain":
-                both = plain("plain"), plain("plain again")
+                measured = [plain("plain"), plain("plain again")]
             case "transports":
-                both = tidegate("grpc", "grpc"), tidegate("h2", "h2")
+                measured = [tidegate("grpc", "grpc"), tidegate("h2", "h2")]
+            case "all":
+                bare = stack.enter_context(sides.bare(folder, "bare", ports, options.threads))
+                measured = [plain("plain"), bare, tidegate("grpc", "grpc"), tidegate("h2", "h2")]
             case _:
-                both = plain("plain"), tidegate("tidegate", options.transport)
-        for number in range(options.rounds):
-            figures: dict[str, report.Figures] = {}
-            averages: dict[str, float] = {}
-            for side in both:
-                print(f"round {number + 1} of {options.rounds}: {side.name}", file=sys.stderr, flush=True)
-                figures[side.name] = measure(side, engine_pid, options, seed=number)
-                averages[side.name] = os.getloadavg()[0]
-            rounds.append(figures)
-            loads.append(averages)
-    return rounds, loads
+                measured = [plain("plain"), tidegate("tidegate", options.transport)]
+        return [_rounds(measured, engine_pid, options, size) for size in options.body_bytes]
+
+
+def _rounds(measured: Sequence[sides.Side], engine_pid: int, options: argparse.Namespace, size: int) -> Compared:
+    done = Compared(size, [], [])
+    for number in range(options.rounds):
+        figures: dict[str, report.Figures] = {}
+        averages: dict[str, float] = {}
+        for side in measured:
+            place = f"{size} bytes, round {number + 1} of {options.rounds}"
+            print(f"{place}: {side.name}", file=sys.stderr, flush=True)
+            figures[side.name] = measure(side, engine_pid, options, size, seed=number)
+            averages[side.name] = os.getloadavg()[0]
+        done.rounds.append(figures)
+        done.loads.append(averages)
+    return done
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -158,7 +177,7 @@ def main(argv: list[str] | None = None) -> int:
     on_sigterm = signal.signal(signal.SIGTERM, _leave)
     try:
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-            rounds, loads = compare(options, Path(folder))
+            compared = compare(options, Path(folder))
     except NotReady as error:
         print(error, file=sys.stderr)
         return 1
@@ -166,11 +185,14 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, on_sigterm)
     for title, facts in (("machine", about), ("settings", settings)):
         print(f"{title}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
-    print(report.table(rounds, loads))
+    for one in compared:
+        print(f"bodies of {one.body_bytes} bytes:")
+        print(report.table(one.rounds, one.loads))
     if options.json:
-        found = {"machine": about, "settings": settings, **report.as_json(rounds, loads)}
+        sizes = [{"body_bytes": one.body_bytes, **report.as_json(one.rounds, one.loads)} for one in compared]
+        found = {"machine": about, "settings": settings, "sizes": sizes}
         options.json.write_text(json.dumps(found, indent=2) + "\n")
-    return 1 if any(one.not_answered for figures in rounds for one in figures.values()) else 0
+    return 1 if any(side.not_answered for one in compared for figures in one.rounds for side in figures.values()) else 0
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001

@@ -1,4 +1,4 @@
-"""What a comparison runs: the engines' stand-in, and two ways to reach it."""
+"""What a comparison runs: the engines' stand-in, and the ways to reach it."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ class Side:
     Attributes:
         name: what it is called in the report.
         port: where it listens on 127.0.0.1.
-        pids: its processes by role: ``envoy``, and ``tidegate`` where there is one.
+        pids: its processes by role: ``envoy``, and ``control`` where one decides.
     """
 
     name: str
@@ -56,6 +56,21 @@ def plain(folder: Path, name: str, endpoint_ports: Sequence[int], threads: int) 
 
 
 @contextmanager
+def bare(folder: Path, name: str, endpoint_ports: Sequence[int], threads: int) -> Iterator[Side]:
+    """Run an ext_proc that answers at once, and Envoy with a static configuration that asks it."""
+    admin, port, ext_proc = free_ports(3)
+    config = folder / f"{name}.json"
+    config.write_text(envoy.bare(admin, port, endpoint_ports, ext_proc))
+    serve = [sys.executable, "-m", "bench.bare_ext_proc", "--port", str(ext_proc)]
+    serve += ["--destination", f"127.0.0.1:{endpoint_ports[0]}"]
+    with ExitStack() as stack:
+        control = stack.enter_context(started("the bare ext_proc", serve, folder / f"{name}-ext-proc.log", cwd=ROOT))
+        proxy = stack.enter_context(started(f"Envoy ({name})", envoy.command(config, threads), folder / f"{name}.log"))
+        proxy.wait_for(port, CHAT, START_SECONDS, body=chat_bodies(200, 1, 0)[0])
+        yield Side(name, port, {"envoy": proxy.process.pid, "control": control.process.pid})
+
+
+@contextmanager
 def tidegate(
     folder: Path, name: str, endpoint_ports: Sequence[int], threads: int, policy: str, transport: str = "grpc"
 ) -> Iterator[Side]:
@@ -76,7 +91,7 @@ def tidegate(
         run_envoy = envoy.command(bootstrap, threads)
         proxy = stack.enter_context(started("Envoy (tidegate)", run_envoy, folder / f"{name}.log"))
         proxy.wait_for(listener, CHAT, START_SECONDS, body=chat_bodies(200, 1, 0)[0])
-        yield Side(name, listener, {"envoy": proxy.process.pid, "tidegate": control.process.pid})
+        yield Side(name, listener, {"envoy": proxy.process.pid, "control": control.process.pid})
 
 
 def tidegate_settings(

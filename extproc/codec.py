@@ -6,10 +6,12 @@ Header values travel in ``raw_value``, both ways; ``value`` stays empty.
 from collections.abc import Mapping
 from typing import cast
 
+from google.protobuf import struct_pb2
 from google.protobuf.message import DecodeError
 
+from extproc import deadline
 from extproc.errors import ApiError, Shape
-from extproc.stream import Message, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders
+from extproc.stream import Message, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders, WholeRequest
 from extproc.usage import Usage
 from protos import core_pb2, ext_proc_pb2
 from tidegate.scheduling.dispatch import Decision
@@ -21,6 +23,19 @@ DESTINATION_KEY = "x-gateway-destination-endpoint"
 
 NAMESPACE = "tidegate"
 """Where the route table and the access log find what was decided."""
+
+_FILTER = "envoy.filters.http.ext_proc"
+"""The attributes that the filter was told to send stand under its name."""
+
+ATTRIBUTES = {
+    "request.method": ":method",
+    "request.path": ":path",
+    "request.headers['x-request-id']": "x-request-id",
+    "request.headers['content-type']": "content-type",
+    "request.headers['content-encoding']": "content-encoding",
+    "request.headers['anthropic-version']": "anthropic-version",
+}
+"""Where headers are not sent: the attributes (CEL) that stand for those a decision reads, by the header's name."""
 
 _BUFFERED = ext_proc_pb2.ProcessingMode.BodySendMode.BUFFERED
 
@@ -35,14 +50,17 @@ def decode(message: bytes) -> Message:
         request = ext_proc_pb2.ProcessingRequest.FromString(message)
     except DecodeError:
         raise PeerProtocolError("a message that is not a ProcessingRequest") from None
-    match request.WhichOneof("request"):
+    kind = request.WhichOneof("request")
+    # Envoy says in its first message how it will send the body. In any other mode the first piece of a body would be
+    # taken for all of it.
+    if request.HasField("protocol_config") and request.protocol_config.request_body_mode != _BUFFERED:
+        return OtherMessage(f"{kind} with a request_body_mode other than BUFFERED")
+    match kind:
         case "request_headers":
-            # Envoy says in its first message how it will send the body. In any other mode the first piece of a body
-            # would be taken for all of it.
-            if request.HasField("protocol_config") and request.protocol_config.request_body_mode != _BUFFERED:
-                return OtherMessage("request_headers with a request_body_mode other than BUFFERED")
             received = request.request_headers
             return RequestHeaders(_headers(received.headers), received.end_of_stream)
+        case "request_body" if _FILTER in request.attributes:
+            return WholeRequest(_attributes(request.attributes[_FILTER]), request.request_body.body)
         case "request_body":
             return RequestBody(request.request_body.body)
         case name:
@@ -59,6 +77,11 @@ def _headers(received: core_pb2.HeaderMap) -> dict[str, str]:
     return headers
 
 
+def _attributes(sent: struct_pb2.Struct) -> dict[str, str]:
+    """Return the headers that the attributes stand for; a header that the request lacks is not among them."""
+    return {ATTRIBUTES[name]: value.string_value for name, value in sent.fields.items() if name in ATTRIBUTES}
+
+
 CONTINUE = ext_proc_pb2.ProcessingResponse(request_headers=ext_proc_pb2.HeadersResponse()).SerializeToString()
 """The reply to headers that asks for the body."""
 
@@ -67,28 +90,43 @@ CONTINUE = ext_proc_pb2.ProcessingResponse(request_headers=ext_proc_pb2.HeadersR
 # (23 us a decision against 6).
 
 
-def decision_on_headers(request: InferenceRequest, decision: Decision, usage: Usage = Usage.CHAT_COMPLETIONS) -> bytes:
-    """Return the reply to the headers of a request without a body that sends it where ``decision`` says."""
+def decision_on_headers(
+    request: InferenceRequest,
+    decision: Decision,
+    usage: Usage = Usage.CHAT_COMPLETIONS,
+    timeout: float | None = None,
+) -> bytes:
+    """Return the reply to the headers of a request without a body, likewise."""
     reply = ext_proc_pb2.ProcessingResponse()
-    _send_on(reply.request_headers.response)
+    _send_on(reply.request_headers.response, timeout)
     _describe(reply, request, decision, usage)
     return reply.SerializeToString()
 
 
-def decision_on_body(request: InferenceRequest, decision: Decision, usage: Usage = Usage.CHAT_COMPLETIONS) -> bytes:
-    """Return the reply to the body that sends the request where ``decision`` says."""
+def decision_on_body(
+    request: InferenceRequest,
+    decision: Decision,
+    usage: Usage = Usage.CHAT_COMPLETIONS,
+    timeout: float | None = None,
+) -> bytes:
+    """Return the reply to the body that sends the request where ``decision`` says.
+
+    ``timeout`` is how many seconds the whole request may take, ``None`` where nothing but the pool bounds it.
+    """
     reply = ext_proc_pb2.ProcessingResponse()
-    _send_on(reply.request_body.response)
+    _send_on(reply.request_body.response, timeout)
     _describe(reply, request, decision, usage)
     return reply.SerializeToString()
 
 
-def _send_on(response: ext_proc_pb2.CommonResponse) -> None:
+def _send_on(response: ext_proc_pb2.CommonResponse, timeout: float | None) -> None:
     """Have Envoy go on, and choose the route anew, by the pool that the metadata names."""
     response.clear_route_cache = True
     # Envoy 1.40 ignores that (and counts clear_route_cache_ignored) where no header mutation is present; an empty one
     # is enough.
     response.header_mutation.SetInParent()
+    if timeout is not None:
+        _set_header(response.header_mutation, deadline.TOLD_BY, deadline.told(timeout))
 
 
 def _describe(
@@ -130,10 +168,14 @@ def _immediate(status: int, body: bytes, reason: str, headers: Mapping[str, str]
     answer.body = body
     answer.details = f"tidegate_{reason}"
     for name, value in {"content-type": "application/json", **headers}.items():
-        option = answer.headers.set_headers.add()
-        option.header.key = name
-        option.header.raw_value = value.encode("latin-1")
-        option.append_action = core_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+        _set_header(answer.headers, name, value)
     for name, value in known.items():
         reply.dynamic_metadata.fields[NAMESPACE].struct_value.fields[name].string_value = value
     return reply.SerializeToString()
+
+
+def _set_header(mutation: ext_proc_pb2.HeaderMutation, name: str, value: str) -> None:
+    option = mutation.set_headers.add()
+    option.header.key = name
+    option.header.raw_value = value.encode("latin-1")
+    option.append_action = core_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD

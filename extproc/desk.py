@@ -48,6 +48,10 @@ class Desk(Protocol):
         """Decide on ``request``. A decision holds a reservation, which is the caller's until it is delivered."""
         ...
 
+    def delivered(self, reservation_id: str) -> None:
+        """Take note that a decision reached Envoy, and that its reservation is the access log's now. Never raises."""
+        ...
+
     def abandon(self, reservation_id: str) -> None:
         """Release a reservation whose decision did not reach Envoy. Called at most once for each; never raises."""
         ...

@@ -57,7 +57,7 @@ def handler(desk: Desk, observer: Observer, begin: Begin = OneDecision) -> grpc.
 
 async def serve(desk: Desk, observer: Observer, context: Context, begin: Begin = OneDecision) -> None:
     """Serve one stream to its end."""
-    ending = await transport.serve(_Messages(context), functools.partial(_write, context), desk, observer, begin)
+    ending = await transport.serve(_Messages(context), functools.partial(_write, context), begin(desk), observer)
     if ending.status is not Status.OK:
         await _abort(context, ending)
 

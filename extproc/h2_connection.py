@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, cast
 
 from h2 import events
 from h2.errors import ErrorCodes
@@ -12,8 +12,8 @@ from h2.exceptions import NoSuchStreamError, ProtocolError, StreamIDTooLowError
 from hpack import HeaderTuple
 
 from extproc.h2_engine import HIGHEST_STREAM_ID, Engine, goaway
-from extproc.h2_framing import RESPONSE_HEADERS, trailers
-from extproc.h2_stream import MessageStream
+from extproc.h2_framing import ALL_WELL, RESPONSE, RESPONSE_HEADERS, trailers
+from extproc.h2_interfaces import SERVER_STOPS, Call, Host, Stream
 from extproc.transport import Ending, Status
 
 QUIET_SECONDS = 30.0
@@ -31,48 +31,10 @@ _NOT_GRPC = (HeaderTuple(b":status", b"415"),)
 _NO_SUCH_METHOD = trailers(Ending(Status.UNIMPLEMENTED, "no such method"))
 _DRAINING = b"draining"
 
+
 _GONE = (NoSuchStreamError, StreamIDTooLowError)
 """What the library says of a stream that the peer has ended: it knows of all frames of a piece of input before we see
 the first event of it."""
-
-
-class Call(NamedTuple):
-    """A stream and what serves it."""
-
-    stream: MessageStream
-    task: asyncio.Task[None]
-
-
-class Host(Protocol):
-    """What a connection asks of its server."""
-
-    max_message_bytes: int
-
-    def joined(self, connection: "Connection") -> bool:
-        """Take in ``connection``; return whether it may stay."""
-        ...
-
-    def left(self, connection: "Connection") -> None:
-        """Forget it."""
-        ...
-
-    def has_room(self) -> bool:
-        """Return whether one more stream may be opened."""
-        ...
-
-    def hold(self, change: int) -> bool:
-        """Take note that so many bytes more (less, if negative) are held; return whether they all may be."""
-        ...
-
-    def begin(self, path: bytes, stream: MessageStream, finish: "Finish") -> asyncio.Task[None] | None:
-        """Serve ``stream`` by the method at ``path``; ``None`` when there is none.
-
-        The task calls ``finish`` with the stream and its ending, unless it is cancelled.
-        """
-        ...
-
-
-Finish = Callable[[MessageStream, Ending], None]
 
 
 class Connection(asyncio.Protocol):
@@ -84,6 +46,7 @@ class Connection(asyncio.Protocol):
         self._engine = Engine()
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, Call] = {}
+        self._read_only: set[int] = set()
         self._flushing = False
         self._paused = False
         self._began = self._heard = self._loop.time()
@@ -157,7 +120,9 @@ class Connection(asyncio.Protocol):
     # -- the server's side
 
     def check(self, now: float) -> None:
-        """Ask a peer that is quiet whether it is there; break off one that does not answer."""
+        """Ask a peer that is quiet whether it is there; break off one that does not answer, and late streams."""
+        for call in tuple(self._calls.values()):
+            call.check(now)
         waiting_since = self._closed_at or self._asked or (None if self._speaks else self._began)
         if waiting_since is not None:
             if now - waiting_since > ANSWER_SECONDS:
@@ -180,11 +145,16 @@ class Connection(asyncio.Protocol):
         self._engine.ping(_DRAINING)
         self._flush_soon()
 
+    def drain_streams(self) -> None:
+        """Have the streams say to the peer that they will not last."""
+        for call in tuple(self._calls.values()):
+            call.stream.drain()
+
     def stop(self) -> None:
         """End what is being served, and close."""
-        for stream, task in tuple(self._calls.values()):
-            self._end(stream, Ending(Status.UNAVAILABLE, "the server stops"))
-            task.cancel()
+        for call in tuple(self._calls.values()):
+            self._end(call.stream, SERVER_STOPS)
+            call.cancel()
         self._close()
 
     def abort(self) -> None:
@@ -194,6 +164,10 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     # -- the streams' side (``Wire``)
+
+    def now(self) -> float:
+        """Return when the peer was last heard: as good as now, for what it has just sent."""
+        return self._heard
 
     def acknowledge(self, stream_id: int, size: int) -> None:
         """Give the peer ``size`` bytes of its window back."""
@@ -209,12 +183,18 @@ class Connection(asyncio.Protocol):
 
     def send(self, stream_id: int, data: bytes) -> None:
         """Send ``data``, for which there is room."""
-        self._engine.send_data(stream_id, data)
+        self._engine.send_data_at_once(stream_id, data)
         self._flush_soon()
 
     def begin_response(self, stream_id: int) -> None:
         """Send the response headers."""
-        self._engine.send_headers(stream_id, RESPONSE_HEADERS)
+        self._engine.send_known_headers(stream_id, RESPONSE)
+
+    def end_ours(self, stream_id: int, ending: Ending) -> None:
+        """Say the last word on a stream that has not been answered, and go on reading it until the peer ends it too."""
+        self._engine.send_headers(stream_id, (*RESPONSE_HEADERS, *trailers(ending)), end_stream=True)
+        self._read_only.add(stream_id)
+        self._flush_soon()
 
     def hold(self, change: int) -> bool:
         """Take note of bytes held."""
@@ -238,12 +218,11 @@ class Connection(asyncio.Protocol):
         if headers.get(b":method") != b"POST" or not _is_grpc(headers.get(b"content-type", b"")):
             self._last_words(stream_id, _NOT_GRPC)
             return
-        stream = MessageStream(self, stream_id, self._host.max_message_bytes)
-        task = self._host.begin(headers.get(b":path", b""), stream, self._end)
-        if task is None:
+        call = self._host.begin(headers.get(b":path", b""), self, stream_id, self._end)
+        if call is None:
             self._last_words(stream_id, (*RESPONSE_HEADERS, *_NO_SUCH_METHOD))
             return
-        self._calls[stream_id] = Call(stream, task)
+        self._calls[stream_id] = call
 
     def _data(self, event: events.DataReceived) -> None:
         call = self._calls.get(event.stream_id)
@@ -258,8 +237,8 @@ class Connection(asyncio.Protocol):
 
     def _reset(self, event: events.StreamReset) -> None:
         if call := self._calls.pop(event.stream_id, None):
-            call.stream.close()
-            call.task.cancel()
+            self._read_only.discard(event.stream_id)
+            call.cancel()
         self._close_if_drained()
 
     def _window(self, event: events.WindowUpdated) -> None:
@@ -280,14 +259,16 @@ class Connection(asyncio.Protocol):
 
     # -- what goes out
 
-    def _end(self, stream: MessageStream, ending: Ending) -> None:
-        """End ``stream`` as its task says; nothing happens to one that is over."""
+    def _end(self, stream: Stream, ending: Ending) -> None:
+        """End ``stream`` as what serves it says; nothing happens to one that is over."""
         if self._calls.pop(stream.id, None) is None:
             return
-        words = trailers(ending)
-        headers = words if stream.answered else (*RESPONSE_HEADERS, *words)
         try:
-            self._last_words(stream.id, headers)
+            if ending.status is Status.OK and stream.answered:
+                self._all_well(stream.id)
+            else:
+                words = trailers(ending)
+                self._last_words(stream.id, words if stream.answered else (*RESPONSE_HEADERS, *words))
         except ProtocolError as error:
             # The library and we do not agree on what this stream is; it must not be the end of other connections.
             _log.error("a stream cannot be ended", extra={"fields": {"error": type(error).__name__}})
@@ -295,12 +276,22 @@ class Connection(asyncio.Protocol):
         stream.close()
         self._close_if_drained()
 
+    def _all_well(self, stream_id: int) -> None:
+        """Do the same as ``_last_words`` for a stream that is answered and ends with OK, as nearly all do."""
+        with contextlib.suppress(*_GONE):
+            if stream_id not in self._read_only:
+                self._engine.send_known_headers(stream_id, ALL_WELL, last=True)
+        self._read_only.discard(stream_id)
+        self._flush_soon()
+
     def _last_words(self, stream_id: int, headers: Sequence[HeaderTuple]) -> None:
         """Send the headers that end a stream; say that nothing more is read of it (RFC 9113 section 8.1)."""
         # If the peer had ended its side, there is nothing to reset.
         with contextlib.suppress(*_GONE):
-            self._engine.send_headers(stream_id, headers, end_stream=True)
+            if stream_id not in self._read_only:
+                self._engine.send_headers(stream_id, headers, end_stream=True)
             self._engine.reset_stream(stream_id, ErrorCodes.NO_ERROR)
+        self._read_only.discard(stream_id)
         self._flush_soon()
 
     def _goaway(self, last_stream_id: int) -> None:
@@ -345,9 +336,8 @@ class Connection(asyncio.Protocol):
 
     def _cancel_all(self) -> None:
         calls, self._calls = self._calls, {}
-        for stream, task in calls.values():
-            stream.close()
-            task.cancel()
+        for call in calls.values():
+            call.cancel()
 
 
 def _is_grpc(content_type: bytes) -> bool:

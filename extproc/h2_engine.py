@@ -1,11 +1,16 @@
 """The HTTP/2 engine of a connection: the library ``h2``, set up as a server for Envoy."""
 
+import struct
+
 from h2.config import H2Configuration
-from h2.connection import H2Connection
+from h2.connection import ConnectionInputs, H2Connection
+from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, Event
 from h2.settings import SettingCodes, Settings
+from h2.stream import StreamInputs
 from hyperframe.frame import Frame, GoAwayFrame
 
+from extproc.h2_framing import KnownHeaders
 from extproc.h2_headers import RememberingDecoder
 
 STREAMS_PER_CONNECTION = 10_000
@@ -20,6 +25,11 @@ HEADER_LIST_BYTES = 65_536
 
 HIGHEST_STREAM_ID = 2**31 - 1
 
+_FRAME = struct.Struct(">HBBBL")
+_DATA, _HEADERS, _RST_STREAM = 0, 1, 3
+_END_STREAM, _END_HEADERS = 1, 4
+_NO_ERROR = b"\0\0\0\0"
+
 _CLOSED_STREAMS = 4_096
 """Streams whose end is remembered, to tell a frame that crossed it from a peer that does not keep to the protocol."""
 
@@ -32,6 +42,14 @@ _CONFIG = H2Configuration(
     normalize_inbound_headers=False,
     normalize_outbound_headers=False,
 )
+
+
+def _kind(frame: Frame) -> str:
+    return type(frame).__name__
+
+
+# The library writes out each frame that it receives, the body included, for a log that nobody keeps.
+Frame.__repr__ = _kind  # type: ignore[method-assign]
 
 
 class Engine(H2Connection):
@@ -71,6 +89,39 @@ class Engine(H2Connection):
         count = super().open_inbound_streams
         self._count_at = min(max(64, 2 * count), STREAMS_PER_CONNECTION)
         return count
+
+    def send_known_headers(self, stream_id: int, known: KnownHeaders, *, last: bool = False) -> None:
+        """Do as ``send_headers`` does, and, of the ``last`` headers of a stream, as ``reset_stream`` does after them.
+
+        What the library does for headers that it has never seen took an eighth of a request's time (measured).
+        """
+        if self.encoder.header_table.resized:  # which the next block must begin with
+            self.send_headers(stream_id, known.headers, end_stream=last)
+            if last:
+                self.reset_stream(stream_id, ErrorCodes.NO_ERROR)
+            return
+        self.state_machine.process_input(ConnectionInputs.SEND_HEADERS)
+        state = self._get_stream_by_id(stream_id).state_machine
+        state.process_input(StreamInputs.SEND_HEADERS)
+        if last:
+            state.process_input(StreamInputs.SEND_END_STREAM)
+        self._send_frame(_HEADERS, _END_HEADERS | last * _END_STREAM, stream_id, known.block)
+        if last:
+            self.state_machine.process_input(ConnectionInputs.SEND_RST_STREAM)
+            state.process_input(StreamInputs.SEND_RST_STREAM)
+            self._send_frame(_RST_STREAM, 0, stream_id, _NO_ERROR)
+
+    def send_data_at_once(self, stream_id: int, data: bytes) -> None:
+        """Do as ``send_data`` does with data for which there is room in both windows and in a frame."""
+        stream = self.streams[stream_id]
+        stream.state_machine.process_input(StreamInputs.SEND_DATA)
+        stream.outbound_flow_control_window -= len(data)
+        self.outbound_flow_control_window -= len(data)
+        self._send_frame(_DATA, 0, stream_id, data)
+
+    def _send_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        size = len(payload)
+        self._data_to_send += _FRAME.pack(size >> 8, size & 0xFF, kind, flags, stream_id) + payload
 
     def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
         """Take note that the peer opens no more streams.

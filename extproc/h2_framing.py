@@ -5,15 +5,38 @@ network order, and the message. DATA frames cut it anywhere.
 """
 
 import struct
+from typing import NamedTuple
 
-from hpack import HeaderTuple, NeverIndexedHeaderTuple
+from hpack import Encoder, HeaderTuple, NeverIndexedHeaderTuple
 
 from extproc.transport import Ending, Status, UnreadableMessage
 
 _PREFIX = struct.Struct(">BI")
 
+
+class KnownHeaders(NamedTuple):
+    """Headers that are the same every time.
+
+    Attributes:
+        headers: themselves.
+        block: as HPACK encodes them without its dynamic table; such a block can be read whatever that table holds.
+    """
+
+    headers: tuple[HeaderTuple, ...]
+    block: bytes
+
+
+def _known(*headers: HeaderTuple) -> KnownHeaders:
+    unindexed = [NeverIndexedHeaderTuple(*header) for header in headers]
+    return KnownHeaders(headers, Encoder().encode(unindexed))
+
+
 RESPONSE_HEADERS = (HeaderTuple(b":status", b"200"), HeaderTuple(b"content-type", b"application/grpc"))
 _OK_TRAILERS = (HeaderTuple(b"grpc-status", b"0"),)
+RESPONSE = _known(*RESPONSE_HEADERS)
+ALL_WELL = _known(*_OK_TRAILERS)
+"""The headers that begin a response, and those that end one with OK."""
+
 _PLAIN = frozenset(range(0x20, 0x7F)) - {ord("%")}
 
 

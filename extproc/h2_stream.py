@@ -7,39 +7,14 @@ message and one window at most.
 
 import asyncio
 from collections import deque
-from typing import Protocol
 
+from extproc import transport
 from extproc.exchange import Abandoned
 from extproc.h2_framing import Deframer, framed
+from extproc.h2_interfaces import NO_MEMORY, Wire
 from extproc.transport import Ending, Status, UnreadableMessage
 
-
-class Wire(Protocol):
-    """What a stream asks of its connection."""
-
-    def acknowledge(self, stream_id: int, size: int) -> None:
-        """Give the peer ``size`` bytes of its window back."""
-        ...
-
-    def room(self, stream_id: int) -> int:
-        """Return how many bytes may be sent now."""
-        ...
-
-    def begin_response(self, stream_id: int) -> None:
-        """Send the response headers."""
-        ...
-
-    def send(self, stream_id: int, data: bytes) -> None:
-        """Send ``data``, for which there is room."""
-        ...
-
-    def hold(self, change: int) -> bool:
-        """Take note that so many bytes more (less, if negative) are held; return whether they all may be."""
-        ...
-
-
 _CUT_SHORT = Ending(Status.INTERNAL, "the stream ended within a message")
-_NO_MEMORY = Ending(Status.RESOURCE_EXHAUSTED, "too many bytes of requests are held already")
 
 
 class MessageStream:
@@ -51,12 +26,14 @@ class MessageStream:
     """
 
     __slots__ = (
+        "_began",
         "_closed",
         "_deframer",
         "_ended",
         "_fault",
         "_held",
         "_ready",
+        "_seconds",
         "_unread",
         "_waiting",
         "_wire",
@@ -67,6 +44,8 @@ class MessageStream:
     def __init__(self, wire: Wire, stream_id: int, max_message_bytes: int) -> None:
         self.id = stream_id
         self._wire = wire
+        self._began = wire.now()
+        self._seconds = transport.STREAM_SECONDS
         self._deframer = Deframer(max_message_bytes)
         self._ready: deque[bytes] = deque()
         self._unread = 0
@@ -98,7 +77,7 @@ class MessageStream:
         else:
             self._wire.acknowledge(self.id, flow_controlled)
         if not within_limits:
-            self._fault = UnreadableMessage(_NO_MEMORY)
+            self._fault = UnreadableMessage(NO_MEMORY)
             self.wake()
 
     def end(self) -> None:
@@ -112,6 +91,17 @@ class MessageStream:
         """Have the stream's task look again: something has come, or there is room."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
+
+    def drain(self) -> None:
+        """Do nothing: an exchange comes to its end by itself."""
+
+    def limit(self, seconds: float) -> None:
+        """Let it last for ``seconds``, instead of ``STREAM_SECONDS``."""
+        self._seconds = seconds
+
+    def late(self, now: float) -> bool:
+        """Return whether it has lasted for longer than it may, by the event loop's clock."""
+        return now - self._began > self._seconds
 
     def close(self) -> None:
         """Drop everything: the stream is over. What was not acknowledged still counts against the connection."""

@@ -1,4 +1,6 @@
-"""The exchange over HTTP/2 on asyncio: the same service as over grpc.aio, for less than half of the CPU time.
+"""Envoy's gRPC services over HTTP/2 on asyncio: the same as over grpc.aio, for less than half of the CPU time.
+
+The exchange, gRPC's health check, and streams on which messages only come.
 
 A server owns everything that it starts: its connections, one task per stream, and the task that looks after quiet
 peers. When ``serving`` ends, all of it has ended.
@@ -7,15 +9,18 @@ peers. When ``serving`` ends, all of it has ended.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from grpc_health.v1 import health_pb2
 
 from extproc import transport
 from extproc.desk import Desk
 from extproc.exchange import Abandoned
-from extproc.h2_connection import Connection, Finish
+from extproc.h2_connection import Connection
+from extproc.h2_inflow import Inflow, Reader
+from extproc.h2_interfaces import Call, Finish, Wire
 from extproc.h2_stream import MessageStream
+from extproc.health import Health
 from extproc.transport import (
     ENVELOPE_BYTES,
     METHOD,
@@ -41,10 +46,19 @@ that would exceed it is ended."""
 CHECK_SECONDS = 1.0
 """Pause between two looks at the connections."""
 
+HEALTH_SECONDS = 10.0
+"""How long a health check may take to be asked and answered."""
+
 DRAIN_POLL_SECONDS = 0.01
+
+LAST_MESSAGES_SECONDS = 0.25
+"""How long inflows are read after the last exchange has ended: Envoy gathers log entries for 0.1 s."""
 
 _PROCESS = f"/{SERVICE}/{METHOD}".encode()
 _HEALTH = b"/grpc.health.v1.Health/Check"
+
+Inflows = Mapping[str, Callable[[], Reader]]
+"""Methods (``/package.Service/Method``) to which messages only come; each gives a new stream its reader."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,23 +69,23 @@ async def serving(
     port: int,
     desk: Desk,
     observer: Observer,
+    inflows: Inflows | None = None,
     *,
     max_body_bytes: int,
     grace: float,
     begin: Begin = OneDecision,
-    healthy: Collection[str] = ("",),
+    health: Health | None = None,
 ) -> AsyncIterator[int]:
-    """Serve ``desk`` on ``address`` and ``port`` (0: any free one); give the port.
+    """Serve ``desk`` and ``inflows`` on ``address`` and ``port`` (0: any free one); give the port.
 
-    ``begin`` says what is held on a stream, and ``healthy`` by which names health is asked for.
-
-    At the end nothing is accepted any more, health checks are answered with NOT_SERVING, and streams that are open get
-    ``grace`` seconds.
+    ``begin`` says what is held on a stream, and ``health`` what health checks are answered with. At the end that is
+    NOT_SERVING, nothing is accepted any more, and streams that are open get ``grace`` seconds; then inflows are told to
+    go elsewhere, and have half a second more.
 
     Raises:
         OSError: the port cannot be bound.
     """
-    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, begin, healthy)
+    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, inflows or {}, begin, health)
     loop = asyncio.get_running_loop()
     # Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
     listening = await loop.create_server(
@@ -102,23 +116,27 @@ class Server:
         desk: Desk,
         observer: Observer,
         max_message_bytes: int,
+        inflows: Inflows,
         begin: Begin = OneDecision,
-        healthy: Collection[str] = ("",),
+        health: Health | None = None,
     ) -> None:
-        """Serve ``desk``; take messages of up to ``max_message_bytes``; the rest as for ``serving``."""
-        self.max_message_bytes = max_message_bytes
+        """Serve ``desk``, which takes messages of up to ``max_message_bytes``; the rest as for ``serving``."""
+        self._max_message_bytes = max_message_bytes
+        self._inflows = {path.encode(): reader for path, reader in inflows.items()}
         self._desk = desk
         self._observer = observer
-        self._begin = begin
-        # An empty name may be written, or left out.
-        self._healthy = {health_pb2.HealthCheckRequest(service=name).SerializeToString() for name in healthy}
-        self._healthy |= {b"\x0a\x00"} if "" in healthy else set()
         self._connections: set[Connection] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._streams = 0
+        self._lasting = 0
         self._held = 0
         self._full = False
         self._draining = False
+        self._begin = begin
+        self._health = health = health or Health()
+        # An empty name may be written, or left out.
+        asked = {health_pb2.HealthCheckRequest(service=name).SerializeToString() for name in health.names}
+        self._known = asked | ({b"\x0a\x00"} if "" in health.names else set())
 
     @property
     def connections(self) -> int:
@@ -150,12 +168,16 @@ class Server:
     async def drain(self, grace: float) -> None:
         """Ask every peer to go, and give it ``grace`` seconds; then end what is still open."""
         self._draining = True
+        deadline = asyncio.get_running_loop().time() + grace
         for connection in tuple(self._connections):
             connection.drain()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                while self._connections:  # noqa: ASYNC110  once in a process's life; nobody else wants to know
-                    await asyncio.sleep(DRAIN_POLL_SECONDS)
+        await _until(lambda: self._streams == self._lasting, deadline)
+        if self._lasting:
+            await asyncio.sleep(LAST_MESSAGES_SECONDS)
+            deadline += 2 * LAST_MESSAGES_SECONDS
+            for connection in tuple(self._connections):
+                connection.drain_streams()
+        await _until(lambda: not self._connections, deadline)
         for connection in tuple(self._connections):
             connection.stop()
         # One turn, for what was just written to leave.
@@ -193,30 +215,45 @@ class Server:
         self._held += change
         return change <= 0 or self._held <= HELD_BYTES
 
-    def begin(self, path: bytes, stream: MessageStream, finish: Finish) -> asyncio.Task[None] | None:
-        """Serve ``stream`` by the method at ``path``; ``None`` when there is none."""
+    def begin(self, path: bytes, wire: Wire, stream_id: int, finish: Finish) -> Call | None:
+        """Serve a new stream by the method at ``path``; ``None`` when there is none."""
         if self._tasks is None:
             return None
+        if (reader := self._inflows.get(path)) is not None:
+            self._streams += 1
+            self._lasting += 1
+            return Call(Inflow(wire, stream_id, reader(), finish, self._inflow_over))
         if path == _PROCESS:
-            served = self._process(stream, finish)
+            serve = self._process
         elif path == _HEALTH:
-            served = self._check_health(stream, finish)
+            serve = self._check_health
         else:
             return None
-        task = self._tasks.create_task(served)
+        stream = MessageStream(wire, stream_id, self._max_message_bytes)
+        task = self._tasks.create_task(serve(stream, finish))
         self._streams += 1
         task.add_done_callback(self._over)
-        return task
+        return Call(stream, task)
 
     def _over(self, _: asyncio.Task[None]) -> None:
         self._streams -= 1
 
+    def _inflow_over(self) -> None:
+        self._streams -= 1
+        self._lasting -= 1
+
     async def _process(self, stream: MessageStream, finish: Finish) -> None:
-        finish(stream, await transport.serve(stream, stream.write, self._desk, self._observer, self._begin))
+        def late() -> bool:
+            return stream.late(clock())
+
+        clock = asyncio.get_running_loop().time
+        held = self._begin(self._desk)
+        stream.limit(held.seconds)
+        finish(stream, await transport.serve(stream, stream.write, held, self._observer, late))
 
     async def _check_health(self, stream: MessageStream, finish: Finish) -> None:
         try:
-            async with asyncio.timeout(transport.STREAM_SECONDS):
+            async with asyncio.timeout(HEALTH_SECONDS):
                 ending = await self._answer_health(stream)
         except UnreadableMessage as unreadable:
             ending = unreadable.ending
@@ -232,9 +269,17 @@ class Server:
         message = await anext(stream, None)
         if message is None:
             return Ending(Status.INTERNAL, "a message was expected")
-        if message not in self._healthy:
+        if message not in self._known:
             return Ending(Status.NOT_FOUND, "unknown service")
         states = health_pb2.HealthCheckResponse
-        state = states.NOT_SERVING if self._draining else states.SERVING
+        state = states.SERVING if self._health.serving and not self._draining else states.NOT_SERVING
         await stream.write(states(status=state).SerializeToString())
         return Ending(Status.OK)
+
+
+async def _until(condition: Callable[[], bool], deadline: float) -> None:
+    """Wait for ``condition``, at most until the event loop's clock says ``deadline``."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(deadline):
+            while not condition():  # noqa: ASYNC110  once in a process's life; nobody else wants to know
+                await asyncio.sleep(DRAIN_POLL_SECONDS)

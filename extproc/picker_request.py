@@ -4,7 +4,7 @@ import asyncio
 
 from extproc import passthrough, picker_codec
 from extproc.answer import Answer
-from extproc.apis import PASSED_ON, Api, match, path_of
+from extproc.apis import PASSED_ON, Api, match
 from extproc.body import ParsedBody
 from extproc.desk import Desk
 from extproc.errors import RETRY_AFTER_SECONDS, SERVICE_UNAVAILABLE, ApiError, Shape, of_refusal, shape_of
@@ -56,15 +56,14 @@ class PickerRequest:
         """Find the API, and rule out what the headers rule out."""
         self._headers = message
         headers = message.headers
-        path = path_of(headers)
-        self._shape = shape_of(path)
+        self._shape = shape_of(headers)
         try:
             catalogue = self._desk.catalogue()
             self._api = api = match(headers, pass_on=bool(catalogue.unknown_paths))
             if api is PASSED_ON:
                 self._pool = catalogue.unknown_paths
             elif api.answer is not None:
-                self._answer = api.answer(path, catalogue)
+                self._answer = api.answer(headers, catalogue)
             else:
                 self._coding = self._desk.intake.coding(headers)
             if (self._announced() or 0) > self._gateway.settings.max_body_bytes:

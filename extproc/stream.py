@@ -1,9 +1,10 @@
 """The protocol of one external-processing stream, which is the request phase of one HTTP request, as a table.
 
-Envoy opens a stream per request, sends the headers, waits for a reply, sends the whole body in one message
-(``request_body_mode: BUFFERED``), waits for a reply, and would keep the stream open until the response has ended. We
-end it ourselves as soon as the decision is delivered. A request without a body has its decision in the reply to its
-headers.
+Envoy opens a stream per request and asks in one exchange or in two. In two, it sends the headers, waits for a reply,
+sends the whole body in one message (``request_body_mode: BUFFERED``) and waits for a reply; a request without a body
+has its decision in the reply to its headers. In one (``request_header_mode: SKIP``), the first message is the whole
+body, with the headers that a decision reads beside it. Envoy would keep the stream open until the response has ended;
+we end it ourselves as soon as the decision is delivered.
 
 Rule 1: all that decides which message may come when stands in ``TABLE``. A pair that is not in it is an error, and the
 stream stays where it was.
@@ -14,13 +15,16 @@ with OK before its reply for "go on without me" and sends the request anywhere, 
 Rule 3: the first body message is the whole body, whatever its ``end_of_stream`` says: behind a decompressor Envoy
 leaves it false.
 
-    WAIT_HEADERS      HEADERS        -> MATCHING          MATCH
-    WAIT_HEADERS      HEADERS_ALONE  -> MATCHING_ALONE    MATCH
-    WAIT_HEADERS      ENDED          -> DONE              GIVE_UP
+    WAIT_REQUEST      HEADERS        -> MATCHING          MATCH
+    WAIT_REQUEST      HEADERS_ALONE  -> MATCHING_ALONE    MATCH
+    WAIT_REQUEST      WHOLE          -> MATCHING_WHOLE    MATCH
+    WAIT_REQUEST      ENDED          -> DONE              GIVE_UP
     MATCHING          MATCHED        -> WAIT_BODY         CONTINUE, RECEIVE
     MATCHING          REFUSED        -> ANSWERING         REFUSE
     MATCHING_ALONE    MATCHED        -> DECIDING_HEADERS  DECIDE
     MATCHING_ALONE    REFUSED        -> ANSWERING         REFUSE
+    MATCHING_WHOLE    MATCHED        -> DECIDING_BODY     DECIDE
+    MATCHING_WHOLE    REFUSED        -> ANSWERING         REFUSE
     WAIT_BODY         BODY           -> DECIDING_BODY     DECIDE
     WAIT_BODY         ENDED          -> DONE              GIVE_UP
     DECIDING_HEADERS  DECIDED        -> DELIVERING        ROUTE_HEADERS
@@ -39,11 +43,13 @@ from dataclasses import dataclass
 class Phase(enum.Enum):
     """Where a stream stands."""
 
-    WAIT_HEADERS = enum.auto()
+    WAIT_REQUEST = enum.auto()
     MATCHING = enum.auto()
     """The headers are here, the body is to come: is there such a path?"""
     MATCHING_ALONE = enum.auto()
     """The same, and there is no body."""
+    MATCHING_WHOLE = enum.auto()
+    """The same, and the body is here too."""
     WAIT_BODY = enum.auto()
     DECIDING_HEADERS = enum.auto()
     """The request is complete; Envoy awaits the reply to its headers."""
@@ -62,6 +68,7 @@ class Event(enum.Enum):
 
     HEADERS = enum.auto()
     HEADERS_ALONE = enum.auto()
+    WHOLE = enum.auto()
     BODY = enum.auto()
     OTHER = enum.auto()
     ENDED = enum.auto()
@@ -71,7 +78,7 @@ class Event(enum.Enum):
     DELIVERED = enum.auto()
 
 
-PEER_EVENTS = frozenset({Event.HEADERS, Event.HEADERS_ALONE, Event.BODY, Event.OTHER, Event.ENDED})
+PEER_EVENTS = frozenset({Event.HEADERS, Event.HEADERS_ALONE, Event.WHOLE, Event.BODY, Event.OTHER, Event.ENDED})
 
 
 class Action(enum.Enum):
@@ -96,13 +103,16 @@ class Action(enum.Enum):
 
 
 TABLE: Mapping[tuple[Phase, Event], tuple[Phase, tuple[Action, ...]]] = {
-    (Phase.WAIT_HEADERS, Event.HEADERS): (Phase.MATCHING, (Action.MATCH,)),
-    (Phase.WAIT_HEADERS, Event.HEADERS_ALONE): (Phase.MATCHING_ALONE, (Action.MATCH,)),
-    (Phase.WAIT_HEADERS, Event.ENDED): (Phase.DONE, (Action.GIVE_UP,)),
+    (Phase.WAIT_REQUEST, Event.HEADERS): (Phase.MATCHING, (Action.MATCH,)),
+    (Phase.WAIT_REQUEST, Event.HEADERS_ALONE): (Phase.MATCHING_ALONE, (Action.MATCH,)),
+    (Phase.WAIT_REQUEST, Event.WHOLE): (Phase.MATCHING_WHOLE, (Action.MATCH,)),
+    (Phase.WAIT_REQUEST, Event.ENDED): (Phase.DONE, (Action.GIVE_UP,)),
     (Phase.MATCHING, Event.MATCHED): (Phase.WAIT_BODY, (Action.CONTINUE, Action.RECEIVE)),
     (Phase.MATCHING, Event.REFUSED): (Phase.ANSWERING, (Action.REFUSE,)),
     (Phase.MATCHING_ALONE, Event.MATCHED): (Phase.DECIDING_HEADERS, (Action.DECIDE,)),
     (Phase.MATCHING_ALONE, Event.REFUSED): (Phase.ANSWERING, (Action.REFUSE,)),
+    (Phase.MATCHING_WHOLE, Event.MATCHED): (Phase.DECIDING_BODY, (Action.DECIDE,)),
+    (Phase.MATCHING_WHOLE, Event.REFUSED): (Phase.ANSWERING, (Action.REFUSE,)),
     (Phase.WAIT_BODY, Event.BODY): (Phase.DECIDING_BODY, (Action.DECIDE,)),
     (Phase.WAIT_BODY, Event.ENDED): (Phase.DONE, (Action.GIVE_UP,)),
     (Phase.DECIDING_HEADERS, Event.DECIDED): (Phase.DELIVERING, (Action.ROUTE_HEADERS,)),
@@ -138,13 +148,21 @@ class RequestBody:
 
 
 @dataclass(frozen=True, slots=True)
+class WholeRequest:
+    """The request's body, whole, with those of its headers that a decision reads."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class OtherMessage:
     """A message that has no place in the request phase as we serve it; ``name`` says which."""
 
     name: str
 
 
-Message = RequestHeaders | RequestBody | OtherMessage
+Message = RequestHeaders | RequestBody | WholeRequest | OtherMessage
 
 
 class Stream:
@@ -159,7 +177,7 @@ class Stream:
     __slots__ = ("body", "headers", "phase")
 
     def __init__(self) -> None:
-        self.phase = Phase.WAIT_HEADERS
+        self.phase = Phase.WAIT_REQUEST
         self.headers: Mapping[str, str] = {}
         self.body = b""
 
@@ -173,6 +191,9 @@ class Stream:
             case RequestHeaders(headers, end_of_stream):
                 actions = self.step(Event.HEADERS_ALONE if end_of_stream else Event.HEADERS)
                 self.headers = headers
+            case WholeRequest(headers, body):
+                actions = self.step(Event.WHOLE)
+                self.headers, self.body = headers, body
             case RequestBody(body):
                 actions = self.step(Event.BODY)
                 self.body = body

@@ -121,28 +121,28 @@ class UnreadableMessage(Exception):  # noqa: N818  it reads as what it says
         self.ending = ending
 
 
-async def serve(
+async def serve(  # noqa: PLR0911  one for each way to end
     messages: AsyncIterator[bytes],
     write: Callable[[bytes], Awaitable[None]],
-    desk: Desk,
+    held: Exchange,
     observer: Observer,
-    begin: Begin = OneDecision,
+    late: Callable[[], bool] | None = None,
 ) -> Ending:
     """Hold one stream's exchange; return how the stream is to be ended: with OK only when the last reply was written.
 
     Args:
         messages: what Envoy sends; may raise ``UnreadableMessage``.
         write: writes a reply; raises ``Abandoned`` when the stream is dead.
-        desk: who counts and decides.
+        held: what is held on the stream.
         observer: who counts streams.
-        begin: what is held on the stream.
+        late: given by a transport that keeps ``held.seconds`` itself, for all its streams with one timer, and cancels
+            this task when they are over: says whether that is why it was cancelled.
     """
     observer.stream_started()
     outcome = Outcome.FAILED
-    held = begin(desk)
     try:
         async with (
-            asyncio.timeout(held.seconds),
+            asyncio.timeout(held.seconds) if late is None else contextlib.nullcontext(),
             contextlib.aclosing(held.replies(messages)) as replies,
         ):
             async for reply in replies:
@@ -150,6 +150,8 @@ async def serve(
         outcome = Outcome.FINISHED
         return Ending(Status.OK)
     except asyncio.CancelledError:
+        if late is not None and late():
+            return _took_too_long(held)
         outcome = _of_one_that_left(held)
         raise
     except Abandoned:
@@ -162,14 +164,18 @@ async def serve(
         _log.warning("a message is not taken", extra={"fields": {"reason": error.ending.details}})
         return error.ending
     except TimeoutError:
-        _log.warning("a stream took too long", extra={"fields": {"seconds": held.seconds}})
-        return Ending(Status.DEADLINE_EXCEEDED, "the stream took too long")
+        return _took_too_long(held)
     except Exception as error:  # noqa: BLE001  whatever went wrong, the stream must not end with OK
         # The class alone: a message might quote the request.
         _log.error("a stream failed", extra={"fields": {"error": type(error).__name__}})
         return Ending(Status.INTERNAL, "the decision failed")
     finally:
         observer.stream_ended(outcome)
+
+
+def _took_too_long(held: Exchange) -> Ending:
+    _log.warning("a stream took too long", extra={"fields": {"seconds": held.seconds}})
+    return Ending(Status.DEADLINE_EXCEEDED, "the stream took too long")
 
 
 def _of_one_that_left(held: Exchange) -> Outcome:

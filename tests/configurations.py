@@ -31,6 +31,8 @@ EVERY_KEY: dict[str, Any] = {
         "xds_port": 1,
         "ext_proc_port": 2,
         "ext_proc_transport": "h2",
+        "ext_proc_exchanges": 2,
+        "workers": 1,
     },
     "envoy": {"admin_address": "127.0.0.2", "admin_port": 3, "concurrency": 8},
     "limits": {
@@ -52,6 +54,7 @@ EVERY_KEY: dict[str, Any] = {
             "policy": "weighted",
             "destinations": 2,
             "retries": 0,
+            "timeout_seconds": 600.0,
             "tokenizer": None,
             "endpoints": [{"address": "[fd00::1]:8000", "weight": 10}],
         },

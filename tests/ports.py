@@ -1,7 +1,7 @@
 """Free ports for tests that run in parallel.
 
-Each pytest-xdist worker draws from a block of its own, below the range from which the kernel gives ports to outgoing
-connections: what is free when it is drawn is still free when the program under test binds it.
+Every process draws one port after the other, from a place of its own, below the range from which the kernel gives ports
+to outgoing connections: what is free when it is drawn is still free when the program under test binds it.
 """
 
 import itertools
@@ -9,16 +9,10 @@ import os
 import socket
 
 FIRST = 20_000
-BLOCK = 1_000
+PORTS = 12_000
 
-
-def _block() -> "itertools.count[int]":
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    # The process number keeps two test runs on one machine apart, most of the time.
-    return itertools.count(FIRST + BLOCK * (worker % 12) + os.getpid() % 10 * (BLOCK // 20))
-
-
-_next = _block()
+# Process numbers are close to each other; a multiplier that shares no factor with the count sets them far apart.
+_next = (FIRST + port % PORTS for port in itertools.count(os.getpid() * 4_801))
 
 
 def free_port() -> int:

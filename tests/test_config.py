@@ -67,6 +67,30 @@ def test_every_policy_can_be_chosen() -> None:
         assert parsed(changed("pools.0.policy", name)).pools[0].policy == name
 
 
+def test_each_worker_has_a_port() -> None:
+    assert list(parse(EXAMPLE, "x").control.ports) == [18001]
+    assert list(parsed(changed("control.workers", 1)).control.ports) == [2]
+    control = {"ext_proc_port": 7000, "workers": 3}
+    assert list(parsed({**EVERY_KEY, "control": control}).control.ports) == [7000, 7001, 7002]
+
+
+@pytest.mark.parametrize(
+    ("control", "said"),
+    [
+        (
+            {"ext_proc_port": 17998, "workers": 4},
+            "control.ext_proc_port: 127.0.0.1:18000 is taken already by control.xds_port; expected a port of its own",
+        ),
+        (
+            {"ext_proc_port": 65534, "workers": 3},
+            "control.workers: expected ports up to 65535, one for each worker, not 65536",
+        ),
+    ],
+)
+def test_a_workers_port_must_be_there_and_free(control: dict[str, int], said: str) -> None:
+    assert faults({**EVERY_KEY, "control": control}) == [said]
+
+
 def test_equal_addresses_are_written_alike() -> None:
     config = parsed(changed("pools.0.endpoints.0.address", "[FD00:0:0:0::1]:8000"))
     assert config.pools[0].endpoints[0].address == "[fd00::1]:8000"
@@ -81,7 +105,10 @@ def test_equal_addresses_are_written_alike() -> None:
         ("pool", "listener, admin, control, envoy, limits, scrape, unknown_paths, picker, pools"),
         ("listener.prot", "address, port"),
         ("admin.path", "address, port"),
-        ("control.port", "address, advertise, xds_port, ext_proc_port, ext_proc_transport"),
+        (
+            "control.port",
+            "address, advertise, xds_port, ext_proc_port, ext_proc_transport, ext_proc_exchanges, workers",
+        ),
         ("envoy.binary", "admin_address, admin_port, concurrency"),
         (
             "limits.max",
@@ -91,7 +118,10 @@ def test_equal_addresses_are_written_alike() -> None:
             ),
         ),
         ("scrape.path", "interval_seconds, timeout_seconds, max_bytes"),
-        ("pools.0.polices", "name, engine, models, policy, destinations, retries, tokenizer, endpoints"),
+        (
+            "pools.0.polices",
+            "name, engine, models, policy, destinations, retries, timeout_seconds, tokenizer, endpoints",
+        ),
         ("pools.0.endpoints.0.port", "address, weight"),
     ],
 )

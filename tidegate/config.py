@@ -6,18 +6,16 @@
 
 import itertools
 import json
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tidegate import addresses, strict_yaml
+from tidegate.config_values import Engine, Ip, IpAndPort, Model, Policy, PoolName, Port, Seconds, TokenizerFile
 from tidegate.faults import fault, lines, shown
 from tidegate.picker_settings import Picker
-from tidegate.scheduling import pickers
-from tidegate.tokens import model_file
 
 MAX_FILE_BYTES = 1_048_576
 
@@ -27,64 +25,6 @@ MAX_BODY_BYTES = 268_435_456
 
 class ConfigError(Exception):
     """The configuration cannot be used; one line for each fault, naming the file, the key and what was expected."""
-
-
-def _ip(text: str) -> str:
-    try:
-        return addresses.ip(text)
-    except ValueError:
-        raise fault(f"expected an IP address, such as 127.0.0.1, not {shown(text)}") from None
-
-
-def _ip_and_port(text: str) -> str:
-    try:
-        return addresses.ip_and_port(text)
-    except ValueError:
-        raise fault(f"expected ip:port, such as 10.0.0.7:8000 or [fd00::7]:8000, not {shown(text)}") from None
-
-
-_RESERVED_NAMES = {"xds"}
-_POOL_NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-
-
-def _pool_name(name: str) -> str:
-    if not re.fullmatch(_POOL_NAME, name, re.ASCII):
-        raise fault(f"expected 1 to 63 of a-z, 0-9 and hyphens, with no hyphen at either end, not {shown(name)}")
-    if name in _RESERVED_NAMES:
-        raise fault(f"expected a name other than {shown(name)}, which is Envoy's cluster for the control plane")
-    return name
-
-
-def _picker(name: str) -> str:
-    if name not in pickers.names():
-        raise fault(f"expected one of {', '.join(pickers.names())}, not {shown(name)}")
-    return name
-
-
-def _tokenizer(path: str) -> str:
-    if not Path(path).is_absolute():
-        raise fault(f"expected the absolute path of a tokenizer.json, not {shown(path)}")
-    try:
-        model_file.load(Path(path))
-    except model_file.ModelFileError as error:
-        raise fault(f"expected a tokenizer.json; {shown(path)} cannot be used: {error}") from None
-    return path
-
-
-def _pickers_schema(schema: dict[str, Any]) -> None:
-    schema["enum"] = list(pickers.names())
-
-
-Ip = Annotated[str, AfterValidator(_ip)]
-IpAndPort = Annotated[str, AfterValidator(_ip_and_port)]
-Port = Annotated[int, Field(ge=1, le=65535)]
-# Each field gives its own lower bound: pydantic would let one given here win over the field's.
-Seconds = Annotated[float, Field(le=86_400, allow_inf_nan=False)]
-PoolName = Annotated[str, AfterValidator(_pool_name), Field(json_schema_extra={"pattern": _POOL_NAME})]
-Model = Annotated[str, Field(min_length=1, max_length=256)]
-Policy = Annotated[str, AfterValidator(_picker), Field(json_schema_extra=_pickers_schema)]
-TokenizerFile = Annotated[str, AfterValidator(_tokenizer), Field(max_length=4096)]
-Engine = Literal["vllm", "sglang", "tgi", "trtllm", "llamacpp", "none"]
 
 
 class _Section(BaseModel):
@@ -114,13 +54,38 @@ class Control(_Section):
     advertise: Ip | None = Field(
         None, description="IP address that Envoy connects to, where it differs from `address`."
     )
-    xds_port: Port = Field(18000, description="Port of the discovery service and of the access-log intake.")
-    ext_proc_port: Port = Field(18001, description="Port of the external-processing service.")
+    xds_port: Port = Field(
+        18000, description="Port of the discovery service, and of the access log over `grpc` or with several workers."
+    )
+    ext_proc_port: Port = Field(
+        18001,
+        description="Port of the external-processing service, or of the first worker; and of the access log over `h2`.",
+    )
     ext_proc_transport: Literal["grpc", "h2"] = Field(
         "grpc",
-        description="What serves it: `grpc`, which is grpc.aio, or `h2`, which is HTTP/2 on asyncio and takes less CPU "
-        "time. Envoy sees no difference.",
+        description="What serves decisions and takes in the access log: `grpc`, which is grpc.aio, or `h2`, which is "
+        "HTTP/2 on asyncio and takes less CPU time. Envoy sees no difference.",
     )
+
+    ext_proc_exchanges: Literal[1, 2] = Field(
+        1,
+        description="In how many exchanges Envoy asks about a request with a body: in 1, the body with what is read of "
+        "the headers, which costs less; in 2, the headers first.",
+    )
+
+    workers: int = Field(
+        1, ge=1, le=64, description="Processes that decide, each on the next port. 1: the control plane's own."
+    )
+
+    @property
+    def ports(self) -> range:
+        """The ports of the external-processing service, one for each worker."""
+        return range(self.ext_proc_port, self.ext_proc_port + self.workers)
+
+    @property
+    def access_log_port(self) -> int:
+        """The port of the access log: that of the process that counts, on the cheaper transport where it has it."""
+        return self.ext_proc_port if self.ext_proc_transport == "h2" and self.workers == 1 else self.xds_port
 
     @property
     def reached_at(self) -> str:
@@ -244,6 +209,12 @@ class Pool(_Section):
     retries: int = Field(
         2, ge=0, le=10, description="How often Envoy tries again elsewhere while nothing was delivered."
     )
+    timeout_seconds: Seconds = Field(
+        0.0,
+        ge=0.0,
+        description="How long a request may take, from its first byte to its answer's last, before it is answered with "
+        "504 or its answer is cut off; 0 for no bound. `x-request-timeout` can only shorten it.",
+    )
     tokenizer: TokenizerFile | None = Field(
         None,
         description="Absolute path of the model's own tokenizer.json, which counts prompts exactly; needs "
@@ -300,11 +271,13 @@ def _given_twice(pools: Iterable[Pool]) -> Iterator[str]:
 
 
 def _ports_taken_twice(config: Config) -> Iterator[str]:
+    if config.control.ports[-1] > 65535:
+        yield f"control.workers: expected ports up to 65535, one for each worker, not {config.control.ports[-1]}"
     listening = [
         ("listener.port", config.listener.address, config.listener.port),
         ("admin.port", config.admin.address, config.admin.port),
         ("control.xds_port", config.control.address, config.control.xds_port),
-        ("control.ext_proc_port", config.control.address, config.control.ext_proc_port),
+        *(("control.ext_proc_port", config.control.address, port) for port in config.control.ports),
         ("envoy.admin_port", config.envoy.admin_address, config.envoy.admin_port),
     ]
     if config.picker.health_port is not None:

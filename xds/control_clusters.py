@@ -22,7 +22,7 @@ def ext_proc_cluster(control: Control) -> cluster.Cluster:
     One that hangs is left out within seconds (HTTP/2 pings and health checks); when none is well, the requests go to it
     all the same, because an error from it says more than one about it.
     """
-    built = _grpc_cluster(EXT_PROC_CLUSTER, control.reached_at, control.ext_proc_port)
+    built = _grpc_cluster(EXT_PROC_CLUSTER, control.reached_at, *control.ports)
     built.circuit_breakers = cluster.CircuitBreakers(
         thresholds=[
             cluster.CircuitBreakersThresholds(
@@ -52,12 +52,12 @@ def ext_proc_cluster(control: Control) -> cluster.Cluster:
 
 
 def access_log_cluster(control: Control) -> cluster.Cluster:
-    """Return the cluster of the access-log intake, which shares a port with the discovery service."""
-    return _grpc_cluster(ACCESS_LOG_CLUSTER, control.reached_at, control.xds_port)
+    """Return the cluster of the access-log intake."""
+    return _grpc_cluster(ACCESS_LOG_CLUSTER, control.reached_at, control.access_log_port)
 
 
-def _grpc_cluster(name: str, ip: str, port: int) -> cluster.Cluster:
-    member = endpoint.LbEndpoint(endpoint=endpoint.Endpoint(address=socket_address(ip, port)))
+def _grpc_cluster(name: str, ip: str, *ports: int) -> cluster.Cluster:
+    members = [endpoint.LbEndpoint(endpoint=endpoint.Endpoint(address=socket_address(ip, port))) for port in ports]
     keepalive = core.KeepaliveSettings(interval=seconds(2), timeout=seconds(3))
     http2 = upstream.HttpProtocolOptions(
         explicit_http_config=upstream.HttpProtocolOptionsExplicitHttpConfig(
@@ -70,7 +70,7 @@ def _grpc_cluster(name: str, ip: str, port: int) -> cluster.Cluster:
         connect_timeout=seconds(1),
         lb_policy=cluster.ClusterLbPolicy.ROUND_ROBIN,
         load_assignment=endpoint.ClusterLoadAssignment(
-            cluster_name=name, endpoints=[endpoint.LocalityLbEndpoints(lb_endpoints=[member])]
+            cluster_name=name, endpoints=[endpoint.LocalityLbEndpoints(lb_endpoints=members)]
         ),
         typed_extension_protocol_options={HTTP_OPTIONS: Any.pack(http2)},
     )

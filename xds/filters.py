@@ -5,6 +5,7 @@ import math
 import betterproto2
 from envoy_data_plane.envoy.config.common.mutation_rules import v3 as mutation_rules
 from envoy_data_plane.envoy.config.core import v3 as core
+from envoy_data_plane.envoy.extensions.filters.http.buffer import v3 as buffer
 from envoy_data_plane.envoy.extensions.filters.http.ext_proc import v3 as ext_proc
 from envoy_data_plane.envoy.extensions.filters.http.router import v3 as router
 from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager import v3 as hcm
@@ -14,15 +15,28 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Limits
+from xds.exchanges import ATTRIBUTES, CHANGES_HEADERS, processing_mode
 from xds.messages import grpc_service, seconds
-from xds.names import DECISION_NAMESPACE, DESTINATION_NAMESPACE, EXT_PROC_CLUSTER, USAGE_FILTER, USAGE_NAMESPACE
+from xds.names import (
+    BUFFER_FILTER,
+    DECISION_FILTER,
+    DECISION_NAMESPACE,
+    DESTINATION_NAMESPACE,
+    EXT_PROC_CLUSTER,
+    USAGE_FILTER,
+    USAGE_NAMESPACE,
+)
 from xds.routes import other_hosts
 
-READ_BY_A_DECISION = (":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id")
+READ_BY_A_DECISION = (
+    *(":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id"),
+    *("anthropic-version", CHANGES_HEADERS),
+)
 """The headers that ext_proc is sent. What no decision reads, credentials above all, does not leave Envoy."""
 
-SMUGGLERS = "^(content-length|transfer-encoding|host)$"
-"""Headers that ext_proc may not set: a wrong length makes the rest of a body a second request (measured with 1.40)."""
+SMUGGLERS = "^(:.*|content-length|transfer-encoding|host)$"
+"""Headers that ext_proc may not set: a wrong length makes the rest of a body a second request, and another path reaches
+an API that nobody decided on (measured with 1.40: Envoy lets ``:path`` be set by default)."""
 
 RETRY_PAUSE = 0.5
 """Longest pause in seconds between two tries to reach a control plane that is not there."""
@@ -33,9 +47,15 @@ MAX_JSON_ANSWER_BYTES = 10_485_760
 
 
 def http_filters(limits: Limits) -> list[hcm.HttpFilter]:
-    """Return the chain in order. Usage is read after the decision, that is: nearer to the engine."""
+    """Return the chain in order. Usage is read after the decision, that is: nearer to the engine.
+
+    The buffer keeps a request's headers from the router until its body has come, and with it the decision: where
+    ext_proc is not sent the headers it does not hold them either, and the router would have chosen before it was told.
+    It also sets the length of a body that ext_proc has changed.
+    """
     return [
-        _filter("envoy.filters.http.ext_proc", _ext_proc(limits)),
+        _filter(DECISION_FILTER, _ext_proc(limits)),
+        _filter(BUFFER_FILTER, buffer.Buffer(max_request_bytes=limits.max_body_bytes)),
         hcm.HttpFilter(name=USAGE_FILTER, typed_config=_usage()),
         _filter("envoy.filters.http.router", router.Router(suppress_envoy_headers=True)),
     ]
@@ -53,14 +73,8 @@ def _ext_proc(limits: Limits) -> ext_proc.ExternalProcessor:
         failure_mode_allow=False,
         status_on_error=envoy_type.HttpStatus(code=envoy_type.StatusCode.ServiceUnavailable),
         message_timeout=seconds(limits.decision_timeout_seconds),
-        processing_mode=ext_proc.ProcessingMode(
-            request_header_mode=ext_proc.ProcessingModeHeaderSendMode.SEND,
-            request_body_mode=ext_proc.ProcessingModeBodySendMode.BUFFERED,
-            request_trailer_mode=ext_proc.ProcessingModeHeaderSendMode.SKIP,
-            response_header_mode=ext_proc.ProcessingModeHeaderSendMode.SKIP,
-            response_body_mode=ext_proc.ProcessingModeBodySendMode.NONE,
-            response_trailer_mode=ext_proc.ProcessingModeHeaderSendMode.SKIP,
-        ),
+        processing_mode=processing_mode(headers=True),
+        request_attributes=list(ATTRIBUTES),
         forward_rules=ext_proc.HeaderForwardingRules(
             allowed_headers=matcher.ListStringMatcher(
                 patterns=[matcher.StringMatcher(exact=name) for name in READ_BY_A_DECISION]

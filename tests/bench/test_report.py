@@ -35,12 +35,12 @@ def test_at_least_the_share_asked_for_is_not_above_a_percentile(values: list[flo
 
 
 def test_cpu_is_given_per_answered_request_in_microseconds() -> None:
-    cpu = {"envoy": 0.2, "tidegate": 0.4, "engine": 0.1, "load": 0.05}
+    cpu = {"envoy": 0.2, "control": 0.4, "engine": 0.1, "load": 0.05}
     found = figures(result([0.001] * 1000, seconds=2.0), cpu)
     assert found.requests_per_second == 500
     assert (found.p50_ms, found.p99_ms) == (1.0, 1.0)
     assert found.envoy_us == pytest.approx(200)
-    assert found.tidegate_us == pytest.approx(400)
+    assert found.control_us == pytest.approx(400)
     assert found.proxy_us == pytest.approx(600)
     assert found.engine_us == pytest.approx(100)
     assert found.load_us == pytest.approx(50)
@@ -48,7 +48,7 @@ def test_cpu_is_given_per_answered_request_in_microseconds() -> None:
 
 def test_a_process_that_is_not_there_costs_nothing_known_rather_than_zero() -> None:
     found = figures(result([0.001] * 10), {"envoy": 0.2})
-    assert found.tidegate_us is None
+    assert found.control_us is None
     assert found.proxy_us == found.envoy_us
 
 
@@ -63,7 +63,7 @@ def test_the_median_of_the_rounds_is_taken_figure_by_figure() -> None:
     rounds = [made(10, 3), made(30, 1), made(20, 9)]
     middle = medians(rounds)
     assert (middle.requests_per_second, middle.envoy_us) == (20, 3)
-    assert middle.tidegate_us is None
+    assert middle.control_us is None
 
 
 def test_requests_not_answered_are_summed_over_the_rounds() -> None:
@@ -76,7 +76,7 @@ def test_ratios_are_the_second_side_over_the_first() -> None:
     assert found["requests_per_second"] == 0.25
     assert found["envoy_us"] == pytest.approx(1.2)
     assert found["proxy_us"] == pytest.approx(2.0)
-    assert "tidegate_us" not in found
+    assert found["control_us"] is None
 
 
 def test_a_ratio_to_nothing_is_not_given() -> None:
@@ -100,5 +100,5 @@ def test_the_json_says_the_same_as_the_table() -> None:
     rounds = [{"plain": made(1000, 50), "tidegate": made(500, 60, 140)}]
     found = as_json(rounds, [{"plain": 0.5, "tidegate": 1.25}])
     assert found["rounds"][0]["tidegate"]["load_average"] == 1.25
-    assert found["medians"]["plain"]["tidegate_us"] is None
-    assert found["ratios"]["proxy_us"] == 4.0
+    assert found["medians"]["plain"]["control_us"] is None
+    assert found["ratios"]["tidegate/plain"]["proxy_us"] == 4.0

@@ -29,7 +29,14 @@ def test_options_without_sense_are_refused(argv: list[str], capsys: pytest.Captu
 
 
 @needs_envoy
-@pytest.mark.parametrize("config", [envoy.engine(10_001, [10_002, 10_003]), envoy.plain(10_001, 10_002, [10_003])])
+@pytest.mark.parametrize(
+    "config",
+    [
+        envoy.engine(10_001, [10_002, 10_003]),
+        envoy.plain(10_001, 10_002, [10_003]),
+        envoy.bare(10_001, 10_002, [10_003], 10_004),
+    ],
+)
 def test_envoy_takes_the_configuration(config: str, tmp_path: Path) -> None:
     path = tmp_path / "envoy.json"
     path.write_text(config)
@@ -45,13 +52,14 @@ def test_plain_envoy_against_itself_runs_end_to_end(tmp_path: Path, capsys: pyte
     assert request_path.main(argv) == 0
     found = json.loads(out.read_text())
     assert found["machine"]["envoy"].startswith("1.")
-    assert found["settings"]["body_bytes"] == 4096
-    assert len(found["rounds"]) == 2
+    assert found["settings"]["body_bytes"] == [4096]
+    (measured,) = found["sizes"]
+    assert (measured["body_bytes"], len(measured["rounds"])) == (4096, 2)
     for name in ("plain", "plain again"):
-        middle = found["medians"][name]
+        middle = measured["medians"][name]
         assert middle["not_answered"] == 0
         assert middle["requests_per_second"] > 0
         assert 0 < middle["p50_ms"] <= middle["p99_ms"]
-        assert middle["tidegate_us"] is None
+        assert middle["control_us"] is None
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("ratio   plain again/plain")

@@ -45,6 +45,7 @@ SETTINGS = [
     ("filter ext_proc", "failure_mode_allow", None),  # not set is false
     ("filter ext_proc", "status_on_error.code", "ServiceUnavailable"),
     ("filter ext_proc", "processing_mode.request_body_mode", "BUFFERED"),
+    ("filter buffer", "max_request_bytes", LIMITS.max_body_bytes),
     ("filter ext_proc", "processing_mode.response_header_mode", "SKIP"),  # SEND: a round trip more
     ("filter ext_proc", "processing_mode.response_body_mode", None),  # not set is NONE
     ("filter ext_proc", "mutation_rules.disallow_expression.regex", "^(content-length|transfer-encoding|host)$"),

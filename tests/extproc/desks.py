@@ -21,6 +21,7 @@ class FakeDesk:
         self.ids = 0
         self.live: set[str] = set()
         self.abandoned: list[str] = []
+        self.handed_over: list[str] = []
         self.requests: list[InferenceRequest] = []
         self.counted: list[tuple[str, Prompt]] = []
         self.refusals: list[tuple[str, str, str, int, str]] = []
@@ -53,6 +54,10 @@ class FakeDesk:
         self.live.add(request.id)
         reservation = Reservation(request.id, "default", ADDRESSES[0], request.prompt.tokens, 1, 0.0)
         return Decision("default", "random", ADDRESSES, reservation)
+
+    def delivered(self, reservation_id: str) -> None:
+        assert reservation_id in self.live
+        self.handed_over.append(reservation_id)
 
     def abandon(self, reservation_id: str) -> None:
         self.live.remove(reservation_id)

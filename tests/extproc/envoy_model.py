@@ -1,9 +1,9 @@
 """Envoy's side of one external-processing stream, as a model: what it sends, and what it makes of the replies.
 
-After Envoy 1.40's ``ProcessorState``, in the mode that Tidegate configures: request headers SEND, request body
-BUFFERED, nothing of the response. A reply that does not answer the message last sent is spurious and fails the request;
-an ``ImmediateResponse`` is taken at any time; a stream that is closed with OK before the last reply lets the request
-through without a decision, and one that is closed with an error fails it.
+After Envoy 1.40's ``ProcessorState``, in the modes that Tidegate configures: request headers SEND, for two exchanges,
+or SKIP, for one; request body BUFFERED, nothing of the response. A reply that does not answer the message last sent is
+spurious and fails the request; an ``ImmediateResponse`` is taken at any time; a stream that is closed with OK before
+the last reply lets the request through without a decision, and one that is closed with an error fails it.
 """
 
 import json
@@ -14,6 +14,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
+from extproc.codec import ATTRIBUTES
 from extproc.desk import Desk
 from extproc.exchange import exchange
 from protos import core_pb2, ext_proc_pb2
@@ -39,6 +40,19 @@ def headers_message(headers: Mapping[str, str] = POST, *, end_of_stream: bool = 
 def body_message(body: bytes = HELLO, *, end_of_stream: bool = True) -> bytes:
     sent = ext_proc_pb2.HttpBody(body=body, end_of_stream=end_of_stream)
     return ext_proc_pb2.ProcessingRequest(request_body=sent).SerializeToString()
+
+
+def whole_message(
+    headers: Mapping[str, str] = POST, body: bytes = HELLO, *, end_of_stream: bool = True, mode: int = 2
+) -> bytes:
+    message = ext_proc_pb2.ProcessingRequest(request_body=ext_proc_pb2.HttpBody(body=body, end_of_stream=end_of_stream))
+    message.protocol_config.request_body_mode = mode  # type: ignore[assignment]
+    attributes = message.attributes["envoy.filters.http.ext_proc"].fields
+    for name, header in ATTRIBUTES.items():
+        if header in headers:
+            attributes[name].string_value = headers[header]
+    message.attributes["envoy.filters.http.ext_proc"].SetInParent()
+    return message.SerializeToString()
 
 
 @dataclass
@@ -68,12 +82,15 @@ class Result:
 class Envoy:
     """One HTTP request, filtered."""
 
-    def __init__(self, headers: Mapping[str, str], body: bytes | None) -> None:
-        self.headers, self.body = headers, body
-        self.awaits = "request_headers"
+    def __init__(self, headers: Mapping[str, str], body: bytes | None, exchanges: int = 2) -> None:
+        assert exchanges == 2 or body is not None, "such a request is not asked about"
+        self.headers, self.body, self.exchanges = headers, body, exchanges
+        self.awaits = "request_headers" if exchanges == 2 else "request_body"
         self.result = Result()
 
     def messages(self) -> Sequence[bytes]:
+        if self.exchanges == 1:
+            return [whole_message(self.headers, self.body or b"")]
         sent = [headers_message(self.headers, end_of_stream=self.body is None)]
         return sent if self.body is None else [*sent, body_message(self.body)]
 
@@ -114,9 +131,11 @@ async def feed(messages: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
         yield message
 
 
-async def ask(desk: Desk, headers: Mapping[str, str] = POST, body: bytes | None = HELLO) -> Result:
+async def ask(
+    desk: Desk, headers: Mapping[str, str] = POST, body: bytes | None = HELLO, *, exchanges: int = 2
+) -> Result:
     """Join one request to the exchange, without a socket."""
-    envoy = Envoy(headers, body)
+    envoy = Envoy(headers, body, exchanges)
     return await join(desk, envoy, envoy.messages())
 
 

@@ -14,7 +14,7 @@ from h2.settings import SettingCodes
 from extproc.h2_connection import Connection
 from extproc.h2_engine import Engine
 from extproc.h2_framing import Deframer, framed
-from extproc.h2_transport import Server
+from extproc.h2_transport import Inflows, Server
 from extproc.transport import METHOD, SERVICE, Outcome
 from protos import ext_proc_pb2
 from tests.extproc.desks import FakeDesk
@@ -173,9 +173,9 @@ class Peer:
 
 
 @asynccontextmanager
-async def served(desk: FakeDesk, counts: Counts) -> AsyncIterator[Server]:
+async def served(desk: FakeDesk, counts: Counts, inflows: Inflows | None = None) -> AsyncIterator[Server]:
     """Yield a server without a socket; at the end, nothing of it may be left."""
-    server = Server(desk, counts, MAX_MESSAGE_BYTES)
+    server = Server(desk, counts, MAX_MESSAGE_BYTES, inflows or {})
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         server.start(tasks)
         yield server

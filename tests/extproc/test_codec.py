@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from extproc import codec
 from extproc.errors import ApiError
-from extproc.stream import OtherMessage, PeerProtocolError, RequestBody, RequestHeaders
+from extproc.stream import OtherMessage, PeerProtocolError, RequestBody, RequestHeaders, WholeRequest
 from extproc.usage import Usage
 from protos import core_pb2, ext_proc_pb2
-from tests.extproc.envoy_model import body_message, header_map, headers_message
+from tests.extproc.envoy_model import body_message, header_map, headers_message, whole_message
 from tidegate.fleet.ledger import Reservation
 from tidegate.scheduling.dispatch import Decision
 from tidegate.scheduling.request import InferenceRequest
@@ -37,12 +37,25 @@ def test_the_first_body_message_is_the_body_whatever_its_end_of_stream_says(body
     assert codec.decode(body_message(body, end_of_stream=end_of_stream)) == RequestBody(body)
 
 
+@given(st.dictionaries(st.sampled_from(sorted(codec.ATTRIBUTES.values())), anything), st.binary(), st.booleans())
+def test_a_body_with_attributes_is_the_whole_request(headers: dict[str, str], body: bytes, end_of_stream: bool) -> None:
+    assert codec.decode(whole_message(headers, body, end_of_stream=end_of_stream)) == WholeRequest(headers, body)
+
+
+def test_attributes_that_were_not_asked_for_are_no_headers() -> None:
+    message = ext_proc_pb2.ProcessingRequest.FromString(whole_message({":path": "/"}, b"{}"))
+    message.attributes["envoy.filters.http.ext_proc"].fields["source.address"].string_value = "10.0.0.1:1"
+    message.attributes["another.filter"].fields["request.path"].string_value = "/admin"
+
+    assert codec.decode(message.SerializeToString()) == WholeRequest({":path": "/"}, b"{}")
+
+
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_message_or_a_protocol_error(message: bytes) -> None:
     decoded = None
     with contextlib.suppress(PeerProtocolError):
         decoded = codec.decode(message)
-    assert decoded is None or isinstance(decoded, RequestHeaders | RequestBody | OtherMessage)
+    assert decoded is None or isinstance(decoded, RequestHeaders | RequestBody | WholeRequest | OtherMessage)
 
 
 def test_a_repeated_header_is_joined_and_an_unset_raw_value_falls_back() -> None:
@@ -65,6 +78,9 @@ def test_a_repeated_header_is_joined_and_an_unset_raw_value_falls_back() -> None
 def test_a_body_mode_other_than_buffered_is_not_served(mode: int) -> None:
     assert codec.decode(headers_message(mode=mode)) == OtherMessage(
         "request_headers with a request_body_mode other than BUFFERED"
+    )
+    assert codec.decode(whole_message(mode=mode)) == OtherMessage(
+        "request_body with a request_body_mode other than BUFFERED"
     )
 
 

@@ -13,7 +13,18 @@ from extproc.exchange import Abandoned, exchange
 from extproc.stream import PeerProtocolError
 from protos import ext_proc_pb2
 from tests.extproc.desks import ADDRESSES, FakeDesk
-from tests.extproc.envoy_model import HELLO, POST, Envoy, ask, body_message, feed, header_map, headers_message, join
+from tests.extproc.envoy_model import (
+    HELLO,
+    POST,
+    Envoy,
+    ask,
+    body_message,
+    feed,
+    header_map,
+    headers_message,
+    join,
+    whole_message,
+)
 from tidegate.tokens.count import CountSource, TokenCount
 from tidegate.tokens.prompt import Prompt
 
@@ -23,10 +34,11 @@ def _chat(model: str = "m", **fields: object) -> bytes:
     return json.dumps({"model": model, "messages": messages, **fields}).encode()
 
 
-async def test_a_request_is_routed_by_its_metadata() -> None:
+@pytest.mark.parametrize("exchanges", [1, 2])
+async def test_a_request_is_routed_by_its_metadata(exchanges: int) -> None:
     desk = FakeDesk()
 
-    result = await ask(desk, body=_chat(stream=True))
+    result = await ask(desk, body=_chat(stream=True), exchanges=exchanges)
 
     assert (result.kind, result.clear_route_cache) == ("routed", True)
     assert result.metadata == {
@@ -122,6 +134,28 @@ async def test_what_the_headers_rule_out_is_answered_before_the_body(
     assert desk.requests == []
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", HELLO),
+        ("/v1/chat/completions", _chat("missing")),
+        ("/v1/chat/completions", _chat("empty")),
+        ("/v1/chat/completions", b"{"),
+        ("/v1/embeddings", b'{"model": "m", "input": [1, 2, 3]}'),
+        ("/v1/images", HELLO),
+        ("/v1/models", HELLO),
+    ],
+)
+async def test_one_exchange_comes_to_what_two_come_to(path: str, body: bytes) -> None:
+    one, two = FakeDesk(), FakeDesk()
+
+    result = await ask(one, {**POST, ":path": path}, body, exchanges=1)
+
+    assert result == await ask(two, {**POST, ":path": path}, body)
+    assert result.kind in {"routed", "answered"}
+    assert (one.requests, one.refusals, one.live) == (two.requests, two.refusals, two.live)
+
+
 async def test_a_malformed_body_is_answered_with_400() -> None:
     desk = FakeDesk()
 
@@ -179,9 +213,11 @@ async def test_an_envoy_that_ends_its_side_early_gets_no_ok(sent: list[bytes]) -
         [body_message()],
         [headers_message(), headers_message()],
         [headers_message(mode=4)],
+        [whole_message(mode=1)],
+        [headers_message(), whole_message()],
         [ext_proc_pb2.ProcessingRequest(response_headers=ext_proc_pb2.HttpHeaders()).SerializeToString()],
     ],
-    ids=["garbage", "empty", "body-first", "headers-twice", "full-duplex", "response"],
+    ids=["garbage", "empty", "body-first", "headers-twice", "full-duplex", "streamed", "headers-and-whole", "response"],
 )
 async def test_an_envoy_that_breaks_the_protocol_gets_no_ok(sent: list[bytes]) -> None:
     desk = FakeDesk()
@@ -291,4 +327,14 @@ def test_no_sequence_of_messages_is_let_through_or_leaks(sent: list[bytes]) -> N
     result = asyncio.run(join(desk, Envoy(POST, HELLO), sent))
 
     assert result.kind in {"routed", "answered", "failed"}
+    assert len(desk.live) == (result.kind == "routed")
+
+
+@given(st.sampled_from([HELLO, b"", b"{", _chat("missing"), _chat("empty")]), st.lists(messages, max_size=2))
+def test_nothing_that_follows_a_whole_request_undoes_its_answer(body: bytes, sent: list[bytes]) -> None:
+    desk = FakeDesk()
+
+    result = asyncio.run(join(desk, Envoy(POST, body, 1), [whole_message(body=body), *sent]))
+
+    assert result.kind in {"routed", "answered"}
     assert len(desk.live) == (result.kind == "routed")

@@ -138,7 +138,7 @@ async def test_a_message_out_of_turn_ends_the_stream_with_a_reason() -> None:
         call = open_stream()
         await call.write(body_message())
 
-        assert await _status(call) == (grpc.StatusCode.FAILED_PRECONDITION, "unexpected: BODY in phase WAIT_HEADERS")
+        assert await _status(call) == (grpc.StatusCode.FAILED_PRECONDITION, "unexpected: BODY in phase WAIT_REQUEST")
         assert await streams.end() is Outcome.FAILED
 
 

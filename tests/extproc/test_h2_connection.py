@@ -260,4 +260,6 @@ async def test_a_stream_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyP
         await peer.turn()
         await asyncio.sleep(0.05)
         await peer.turn()
+        peer.connection.check(asyncio.get_running_loop().time())
+        await peer.turn()
         assert peer.answers[stream].status == Status.DEADLINE_EXCEEDED

@@ -62,7 +62,7 @@ async def test_grpcs_client_reads_status_and_words_of_an_error() -> None:
     async with client(FakeDesk(), Counts()) as channel:
         for path, code, words in (
             ("/a.b/c", grpc.StatusCode.UNIMPLEMENTED, "no such method"),
-            (PROCESS, grpc.StatusCode.FAILED_PRECONDITION, "unexpected: BODY in phase WAIT_HEADERS"),
+            (PROCESS, grpc.StatusCode.FAILED_PRECONDITION, "unexpected: BODY in phase WAIT_REQUEST"),
             (HEALTH, grpc.StatusCode.NOT_FOUND, "unknown service"),
         ):
             call: Any = channel.unary_unary(path)

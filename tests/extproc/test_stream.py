@@ -18,6 +18,7 @@ from extproc.stream import (
     RequestBody,
     RequestHeaders,
     Stream,
+    WholeRequest,
 )
 
 PAIRS = list(itertools.product(Phase, Event))
@@ -69,7 +70,7 @@ def test_only_the_last_action_of_a_step_brings_about_an_event() -> None:
 
 
 def test_every_phase_can_be_reached_and_left() -> None:
-    reached = {following for following, _ in TABLE.values()} | {Phase.WAIT_HEADERS}
+    reached = {following for following, _ in TABLE.values()} | {Phase.WAIT_REQUEST}
     left = {phase for phase, _ in TABLE}
 
     assert reached == set(Phase)
@@ -96,6 +97,15 @@ def test_a_request_without_a_body_is_decided_on_its_headers() -> None:
     assert stream.body == b""
 
 
+def test_a_request_that_comes_whole_is_decided_on_in_one_exchange() -> None:
+    stream = Stream()
+
+    assert stream.receive(WholeRequest({":path": "/"}, b"{}")) == (Action.MATCH,)
+    assert stream.step(Event.MATCHED) == (Action.DECIDE,)
+    assert stream.step(Event.DECIDED) == (Action.ROUTE_BODY,)
+    assert (stream.headers, stream.body) == ({":path": "/"}, b"{}")
+
+
 def test_an_unknown_path_is_refused_before_the_body_is_asked_for() -> None:
     stream = Stream()
     stream.receive(RequestHeaders({}))
@@ -106,16 +116,17 @@ def test_an_unknown_path_is_refused_before_the_body_is_asked_for() -> None:
 def test_an_unexpected_message_is_named_in_the_error_and_leaves_no_trace() -> None:
     stream = Stream()
 
-    with pytest.raises(PeerProtocolError, match="response_headers in phase WAIT_HEADERS"):
+    with pytest.raises(PeerProtocolError, match="response_headers in phase WAIT_REQUEST"):
         stream.receive(OtherMessage("response_headers"))
-    with pytest.raises(PeerProtocolError, match="BODY in phase WAIT_HEADERS"):
+    with pytest.raises(PeerProtocolError, match="BODY in phase WAIT_REQUEST"):
         stream.receive(RequestBody(b"secret"))
-    assert (stream.phase, stream.body) == (Phase.WAIT_HEADERS, b"")
+    assert (stream.phase, stream.body) == (Phase.WAIT_REQUEST, b"")
 
 
 messages: st.SearchStrategy[Message | None] = st.one_of(
     st.builds(RequestHeaders, st.just({}), st.booleans()),
     st.builds(RequestBody, st.binary(max_size=4)),
+    st.builds(WholeRequest, st.just({}), st.binary(max_size=4)),
     st.builds(OtherMessage, st.just("other")),
     st.none(),
 )

@@ -153,7 +153,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(seconds=st.floats(0.0, 2 * LEASE))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        lost = {change.reservation.id for change in self.fleet.expire(self.now)}  # type: ignore[union-attr]
+        lost = {change.reservation.id for change in self.fleet.expire(self.now)}
         expected = {key for key, (_, until) in self.live.items() if until <= self.now}
         assert lost == expected
         for key in expected:

@@ -12,7 +12,8 @@ from extproc.errors import ApiError
 from tests.telemetry.entries import DECISION, entry, usage
 from tests.tokens.model_files import write
 from tidegate.config import parse
-from tidegate.runtime import control_plane
+from tidegate.runtime import decider
+from tidegate.runtime.alone import Alone
 from tidegate.runtime.control_plane import ControlPlane
 from tidegate.scheduling.dispatch import Decision
 from tidegate.scheduling.request import InferenceRequest
@@ -30,6 +31,12 @@ def plane(folder: Path, more: bytes = b"") -> ControlPlane:
     return ControlPlane(parse(TEXT + more, str(file)), file)
 
 
+def deciding_of(tested: ControlPlane) -> decider.Decider:
+    """Return what decides in the control plane's own process."""
+    assert isinstance(tested._deciding, Alone)
+    return tested._deciding.decider
+
+
 def request(number: str) -> InferenceRequest:
     return InferenceRequest(number, "chat_completions", "any", TokenCount(10, CountSource.EXACT))
 
@@ -40,11 +47,11 @@ async def test_the_fleet_is_known_before_anybody_can_ask(tmp_path: Path, monkeyp
     answers: list[object] = []
 
     async def listen(_: contextlib.AsyncExitStack) -> None:
-        answers.append(tested._dispatcher.decide(request("r1"), 0.0))
+        answers.append(deciding_of(tested).dispatcher.decide(request("r1"), 0.0))
 
     monkeypatch.setattr(tested, "_listen", listen)
-    monkeypatch.setattr(tested._counter, "warm", lambda: None)
-    monkeypatch.setattr(control_plane, "_spare_the_collector", lambda: None)
+    monkeypatch.setattr(deciding_of(tested).counter, "warm", lambda: None)
+    monkeypatch.setattr(decider, "_spare_the_collector", lambda: None)
     stop = asyncio.Event()
     stop.set()
     await tested.run(stop)
@@ -63,7 +70,7 @@ def deciding(tmp_path: Path) -> ControlPlane:
     tested = plane(tmp_path)
     tested._take_over(tested._config)
     number = tested._correlation.new_id("same")
-    tested._dispatcher.decide(request(number), 0.0)
+    deciding_of(tested).dispatcher.decide(request(number), 0.0)
     tested._correlation.remember(number)
     return tested
 
@@ -89,10 +96,10 @@ async def test_a_reload_brings_a_tokenizer_and_the_next_one_takes_it_away(tmp_pa
     with_tokenizer = parse(TEXT.replace(b"engine: none", f"engine: none, tokenizer: {file}".encode()), "tidegate.yaml")
 
     await tested._reloaded(with_tokenizer)
-    assert (await tested._prompts.count("any", Prompt(("hello",)))) == TokenCount(1, CountSource.EXACT, 1)
+    assert (await deciding_of(tested).prompts.count("any", Prompt(("hello",)))) == TokenCount(1, CountSource.EXACT, 1)
 
     await tested._reloaded(parse(TEXT, "tidegate.yaml"))
-    assert (await tested._prompts.count("any", Prompt(("hello",)))).source is CountSource.BYTES, (
+    assert (await deciding_of(tested).prompts.count("any", Prompt(("hello",)))).source is CountSource.BYTES, (
         "nothing else is loaded"
     )
 
@@ -109,14 +116,14 @@ async def test_bodies_are_read_as_the_limits_say_also_after_a_reload(tmp_path: P
     tested = plane(tmp_path, limits)
     tested._take_over(tested._config)
     with pytest.raises(ApiError, match="not supported"):
-        tested._intake.coding({"content-encoding": "gzip"})
+        deciding_of(tested).intake.coding({"content-encoding": "gzip"})
 
     await tested._reloaded(parse(TEXT + limits.replace(b"refuse", b"decode"), "file"))
-    assert tested._intake.coding({"content-encoding": "gzip"}) == "gzip"
+    assert deciding_of(tested).intake.coding({"content-encoding": "gzip"}) == "gzip"
     with pytest.raises(ApiError, match="1500 bytes"):
-        await tested._intake.read(completions.parse, gzip.compress(b" " * 1501), "gzip")
+        await deciding_of(tested).intake.read(completions.parse, gzip.compress(b" " * 1501), "gzip")
 
     await tested._reloaded(parse(TEXT + b"limits: {max_body_bytes: 1600}\n", "file"))
     with pytest.raises(ApiError, match="1600 bytes"):
-        await tested._intake.read(completions.parse, gzip.compress(b" " * 1601), "gzip")
-    tested._intake.close()
+        await deciding_of(tested).intake.read(completions.parse, gzip.compress(b" " * 1601), "gzip")
+    deciding_of(tested).intake.close()

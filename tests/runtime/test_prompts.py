@@ -11,6 +11,7 @@ import pytest
 from tests.configurations import parsed
 from tests.telemetry.entries import DECISION, entry, usage
 from tests.tokens.model_files import write
+from tidegate.runtime.lessons import lesson
 from tidegate.runtime.prompts import PromptCounter
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.record import RequestRecord, parse
@@ -47,6 +48,10 @@ class Bench:
         )
         self.prompts.configure(config(own=None, plain=None))
 
+    def learn(self, record: RequestRecord) -> None:
+        if taught := lesson(record):
+            self.corrections.learn(*taught)
+
     async def count(self, *texts: str, model: str = "plain", **prompt: Any) -> TokenCount:
         return await self.prompts.count(model, Prompt(texts, **prompt))
 
@@ -72,6 +77,11 @@ async def test_texts_and_the_chat_template_are_counted_together(bench: Bench) ->
     assert await bench.prompts.count("qwen3-8b", Prompt(("hello",), Conversation(1))) == TokenCount(13, EXACT, 13)
 
 
+async def test_a_claude_is_counted_with_its_prior_unless_the_pool_has_its_tokenizer(bench: Bench) -> None:
+    assert await bench.count("hello", model="claude-opus-4-1") == TokenCount(6, EXACT, 6)
+    assert await bench.count("hello", model="claude-opus-5") == TokenCount(8, EXACT, 8)
+
+
 async def test_schemas_that_are_shortened_never_make_a_count_negative(bench: Bench) -> None:
     shape = Conversation(1, schema_characters=10_000)
     assert await bench.count("hello", conversation=shape) == TokenCount(0, EXACT, 0)
@@ -85,7 +95,7 @@ async def test_token_ids_and_images_are_added_and_teach_nothing(bench: Bench) ->
 
 async def test_a_count_is_corrected_by_what_engines_report_of_others(bench: Bench) -> None:
     for _ in range(200):
-        bench.prompts.learn(reported(2_600, 2_000))
+        bench.learn(reported(2_600, 2_000))
     ratio = bench.corrections.ratio("plain", "plain")
     assert ratio is not None
     assert ratio == pytest.approx(1.3, rel=0.01)
@@ -97,7 +107,7 @@ async def test_a_count_is_corrected_by_what_engines_report_of_others(bench: Benc
 
 
 async def test_a_count_by_bytes_is_neither_corrected_nor_taught_by(bench: Bench) -> None:
-    bench.prompts.learn(reported(2_600, 2_000))
+    bench.learn(reported(2_600, 2_000))
     bench.counter.close()
     assert await bench.count("x" * 20_000) == TokenCount(5_000, BYTES, None)
 
@@ -111,7 +121,7 @@ async def test_what_is_learned_does_not_feed_on_itself(bench: Bench) -> None:
         count = await bench.count(text)
         truth = round(len(text) * 1.3)
         errors.append(abs(count.tokens - truth) / truth)
-        bench.prompts.learn(reported(truth, count.uncorrected, decision={"prompt_tokens": count.tokens}))
+        bench.learn(reported(truth, count.uncorrected, decision={"prompt_tokens": count.tokens}))
     assert errors[0] == pytest.approx(0.3 / 1.3, rel=0.01)
     assert max(errors[20:]) < 0.05
     assert max(errors[200:]) < 0.01
@@ -129,17 +139,17 @@ async def test_what_is_learned_does_not_feed_on_itself(bench: Bench) -> None:
     ids=["no usage", "not comparable", "failed", "broken off", "cached tokens left out"],
 )
 def test_a_report_that_does_not_speak_of_the_whole_prompt_teaches_nothing(bench: Bench, record: RequestRecord) -> None:
-    bench.prompts.learn(record)
+    bench.learn(record)
     assert len(bench.corrections) == 0
 
 
 def test_cached_tokens_are_among_the_prompts_in_openais_usage(bench: Bench) -> None:
-    bench.prompts.learn(reported(2_600, 2_000, cached=1_024))
+    bench.learn(reported(2_600, 2_000, cached=1_024))
     assert len(bench.corrections) == 1
 
 
 def test_what_was_learned_for_a_pool_goes_with_it(bench: Bench) -> None:
-    bench.prompts.learn(reported(2_600, 2_000))
+    bench.learn(reported(2_600, 2_000))
     bench.prompts.configure(config(plain=None))
     assert len(bench.corrections) == 1
     bench.prompts.configure(config(own=None))

@@ -1,8 +1,8 @@
 """Names by which parts that do not know each other agree: what one writes into Envoy's metadata, another reads."""
 
-from extproc import codec
+from extproc import codec, deadline
 from tidegate.telemetry import access_log, record
-from xds import names
+from xds import exchanges, filters, names
 
 
 def test_the_decision_is_looked_for_where_it_is_put() -> None:
@@ -14,3 +14,10 @@ def test_the_decision_is_looked_for_where_it_is_put() -> None:
 def test_the_access_log_is_read_as_it_is_written() -> None:
     assert access_log.LOG_NAME == names.ACCESS_LOG
     assert (record.TTFT_TAG, record.UPSTREAM_TTFT_TAG) == (names.TTFT_TAG, names.UPSTREAM_TTFT_TAG)
+
+
+def test_what_a_decision_reads_is_sent_in_either_kind_of_exchange() -> None:
+    assert tuple(codec.ATTRIBUTES) == exchanges.ATTRIBUTES
+    assert exchanges.CHANGES_HEADERS == deadline.HEADER
+    sent = {*codec.ATTRIBUTES.values(), exchanges.CHANGES_HEADERS, "content-length"}
+    assert sent == set(filters.READ_BY_A_DECISION)

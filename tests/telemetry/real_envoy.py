@@ -135,7 +135,7 @@ async def running(binary: Path) -> AsyncIterator[Gateway]:
     server.add_generic_rpc_handlers(
         (
             decisions.handler(),
-            access_log.handler(gateway.ended.put_nowait, gateway.progress.put_nowait, gateway.count_malformed),
+            access_log.Intake(gateway.ended.put_nowait, gateway.progress.put_nowait, gateway.count_malformed).handler(),
         )
     )
     control = server.add_insecure_port("127.0.0.1:0")

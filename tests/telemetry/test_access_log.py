@@ -42,7 +42,7 @@ Send = Callable[[list[bytes]], "grpc.aio.StreamUnaryCall[bytes, bytes]"]
 @contextlib.asynccontextmanager
 async def intake(seen: Seen) -> AsyncIterator[Send]:
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((access_log.handler(seen.end, seen.progress, seen.count),))
+    server.add_generic_rpc_handlers((access_log.Intake(seen.end, seen.progress, seen.count).handler(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

@@ -69,6 +69,7 @@ async def test_status_tells_all_there_is_to_know_of_each_endpoint() -> None:
         "config_file": "tidegate.yaml",
         "uptime_seconds": 12.346,
         "inflight_reservations": 3,
+        "workers": [],
     }
     known = page["pools"][0]["endpoints"][0]
     assert known == {**KNOWN._asdict(), "reachability": "reachable"}

@@ -7,7 +7,12 @@ import pytest
 from envoy_data_plane.envoy.config.cluster.v3 import Cluster
 from envoy_data_plane.envoy.config.listener.v3 import Listener
 from envoy_data_plane.envoy.config.route.v3 import RouteConfiguration
-from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import ExternalProcessor
+from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import (
+    ExternalProcessor,
+    ExtProcPerRoute,
+    ProcessingModeBodySendMode,
+    ProcessingModeHeaderSendMode,
+)
 from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import HttpConnectionManager
 from envoy_data_plane.envoy.extensions.upstreams.http.v3 import HttpProtocolOptions
 
@@ -18,7 +23,7 @@ from protos.ai_pb2 import (
     AiProtocolManagerPerRoute,
 )
 from tests.xds.fleets import config
-from tidegate.config import Config
+from tidegate.config import Config, Control
 from xds.clusters import HTTP_OPTIONS
 from xds.local_replies import REPLIES
 from xds.resources import resources
@@ -49,24 +54,52 @@ def seconds(value: timedelta | None) -> float:
 
 def routes(of: Config) -> list[Any]:
     (host,) = RouteConfiguration.parse(built(of, ROUTE, "inference")).virtual_hosts
-    return list(host.routes)
+    tunnels, *others = host.routes
+    assert tunnels.match is not None
+    assert tunnels.match.connect_matcher is not None
+    assert tunnels.direct_response is not None
+    assert tunnels.direct_response.status == 405
+    return list(others)
 
 
-def test_the_last_route_is_the_only_one_without_a_decision_and_leads_nowhere() -> None:
-    *decided, last = routes(config("a", "b"))
+def test_the_last_routes_are_the_only_ones_without_a_decision_and_lead_nowhere() -> None:
+    *decided, too_large, whole, last = routes(config("a", "b"))
+    assert (too_large.direct_response.status, too_large.route) == (413, None)
     assert {route.route.cluster for route in decided} == {"a", "b"}
     for route in decided:
         needed = route.match.dynamic_metadata[0]
         assert (needed.filter, needed.path[0].key) == ("tidegate", "pool")
         assert needed.value.string_match.exact == route.route.cluster
-    assert last.match.dynamic_metadata == []
+    assert last.match.dynamic_metadata == whole.match.dynamic_metadata == []
+    assert last.route.cluster == whole.route.cluster
     empty = Cluster.parse(built(config("a", "b"), CLUSTER, last.route.cluster))
     assert empty.load_assignment is None
     assert empty.eds_cluster_config is None
 
 
+def test_a_request_whose_body_is_announced_is_asked_about_in_one_exchange() -> None:
+    *_, whole, other = routes(config("a"))
+    assert [matcher.name for matcher in whole.match.headers] == [":method", "content-length", "x-request-timeout"]
+    setting = ExtProcPerRoute.parse(whole.typed_per_filter_config["envoy.filters.http.ext_proc"].value)
+    assert setting.overrides is not None
+    mode = setting.overrides.processing_mode
+    assert mode is not None
+    assert mode.request_header_mode is ProcessingModeHeaderSendMode.SKIP
+    assert mode.request_body_mode is ProcessingModeBodySendMode.BUFFERED
+    assert other.typed_per_filter_config == {}
+    mode = ext_proc(config("a")).processing_mode
+    assert mode is not None
+    assert mode.request_header_mode is ProcessingModeHeaderSendMode.SEND
+
+
+def test_two_exchanges_can_be_asked_for() -> None:
+    two = config("a").model_copy(update={"control": Control(ext_proc_exchanges=2)})
+    assert [route.name for route in routes(two)].count("tidegate_undecided") == 1
+    assert [route.name for route in routes(config("a"))].count("tidegate_undecided") == 2
+
+
 def test_the_route_says_how_an_answer_tells_its_usage_and_the_pools_own_comes_last() -> None:
-    *decided, _ = routes(config("a"))
+    *decided, _, _, _ = routes(config("a"))
     told = []
     for route in decided:
         packed = route.typed_per_filter_config.get("envoy.filters.http.ai_protocol_manager")
@@ -83,14 +116,32 @@ def test_the_route_says_how_an_answer_tells_its_usage_and_the_pools_own_comes_la
 
 
 def test_every_route_buffers_bodies_up_to_the_limit() -> None:
-    for route in routes(config("a", limits={"max_body_bytes": 123_456})):
+    *others, too_large, whole, last = routes(config("a", limits={"max_body_bytes": 123_456}))
+    for route in (*others, whole, last):
         assert route.request_body_buffer_limit == 123_456
+    (length,) = too_large.match.headers
+    assert (length.name, length.range_match.start) == ("content-length", 123_457)
 
 
 def test_answers_may_last_for_ever_but_not_be_silent_for_ever() -> None:
-    *decided, _ = routes(config("a", limits={"idle_timeout_seconds": 77.0}))
+    *decided, _, _, _ = routes(config("a", limits={"idle_timeout_seconds": 77.0}))
     assert seconds(decided[0].route.timeout) == 0
     assert seconds(decided[0].route.idle_timeout) == 77
+
+
+def test_a_pool_bounds_the_whole_stream_and_a_deadline_may_only_shorten_it() -> None:
+    pools = (
+        {"name": "a", "endpoints": ({"address": "127.0.0.1:1"},)},
+        {"name": "b", "models": ("b",), "timeout_seconds": 7.5, "endpoints": ({"address": "127.0.0.1:2"},)},
+    )
+    bounds = {
+        route.route.cluster: (
+            seconds(route.route.max_stream_duration.max_stream_duration),
+            seconds(route.route.max_stream_duration.grpc_timeout_header_max),
+        )
+        for route in routes(Config.model_validate({"pools": pools}))[:-3]
+    }
+    assert bounds == {"a": (0, 0), "b": (7.5, 7.5)}
 
 
 def test_retries_are_as_many_as_the_pool_says_and_go_to_other_hosts() -> None:
@@ -115,7 +166,7 @@ def test_ext_proc_fails_closed_and_may_not_smuggle() -> None:
     assert int(processor.status_on_error.code) == 503
     assert processor.mutation_rules is not None
     assert processor.mutation_rules.disallow_expression is not None
-    assert processor.mutation_rules.disallow_expression.regex == "^(content-length|transfer-encoding|host)$"
+    assert processor.mutation_rules.disallow_expression.regex == "^(:.*|content-length|transfer-encoding|host)$"
 
 
 def test_credentials_are_not_sent_to_the_decision() -> None:
@@ -129,8 +180,8 @@ def test_credentials_are_not_sent_to_the_decision() -> None:
 
 def test_usage_is_read_after_the_decision_and_with_raised_limits() -> None:
     filters = connection_manager(config("a")).http_filters
-    assert [one.name.rsplit(".", 1)[1] for one in filters] == ["ext_proc", "ai_protocol_manager", "router"]
-    packed = filters[1].typed_config
+    assert [one.name.rsplit(".", 1)[1] for one in filters] == ["ext_proc", "buffer", "ai_protocol_manager", "router"]
+    packed = filters[2].typed_config
     assert packed is not None
     usage = AiProtocolManager.FromString(packed.value).response_handling.token_usage
     assert usage.metadata_namespace == "ai_usage"
@@ -160,9 +211,11 @@ def test_a_busy_engine_is_not_ejected_and_a_removed_one_is_gone() -> None:
     assert not detection.enforcing_consecutive_gateway_failure
 
 
-def test_the_control_plane_is_reached_where_it_is_advertised() -> None:
-    of = config("a", control={"address": "0.0.0.0", "advertise": "10.1.2.3", "xds_port": 1, "ext_proc_port": 2})
-    for name, port in (("tidegate_ext_proc", 2), ("tidegate_access_log", 1)):
+@pytest.mark.parametrize(("transport", "log_port"), [("grpc", 1), ("h2", 2)])
+def test_the_control_plane_is_reached_where_it_is_advertised(transport: str, log_port: int) -> None:
+    control = {"address": "0.0.0.0", "advertise": "10.1.2.3", "xds_port": 1, "ext_proc_port": 2}
+    of = config("a", control={**control, "ext_proc_transport": transport})
+    for name, port in (("tidegate_ext_proc", 2), ("tidegate_access_log", log_port)):
         assignment = Cluster.parse(built(of, CLUSTER, name)).load_assignment
         assert assignment is not None
         member = assignment.endpoints[0].lb_endpoints[0].endpoint

@@ -1,9 +1,13 @@
 """The command line: ``tidegate up``, ``serve``, ``check`` and the rest; one file per command."""
 
 import importlib
+import os
 import pkgutil
 
 import click
+
+# Before anything imports gRPC: it would stop its threads around every fork, and whoever starts a child process forks.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 
 class _Commands(click.Group):

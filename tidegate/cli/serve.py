@@ -11,6 +11,7 @@ from tidegate.cli._options import LogFormat, config_option, load_or_exit, log_fo
 from tidegate.runtime import descriptors
 from tidegate.runtime.control_plane import ControlPlane
 from tidegate.runtime.services import BindError
+from tidegate.runtime.workers.team import WorkerError
 from tidegate.telemetry import log
 from tidegate.tokens.vocabulary import VocabularyError
 
@@ -26,8 +27,8 @@ def command(file: Path, log_format: LogFormat) -> None:
     missing: tuple[Exception, ...] = ()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(_serve(ControlPlane(config, file)))
-        except* (BindError, VocabularyError) as group:
+            runner.run(_serve(ControlPlane(config, file, log_format)))
+        except* (BindError, VocabularyError, WorkerError) as group:
             missing = group.exceptions
     for line in "\n".join(map(str, missing)).splitlines():
         click.echo(f"tidegate: {line}", err=True)

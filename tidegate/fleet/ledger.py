@@ -62,6 +62,10 @@ class Ledger:
     def __contains__(self, reservation_id: object) -> bool:
         return reservation_id in self._live
 
+    def __iter__(self) -> Iterator[Reservation]:
+        """Iterate over the live reservations, those whose lease runs out first going first."""
+        return (reservation for reservation, _ in self._live.values())
+
     def addresses(self) -> Iterator[str]:
         """Iterate over the addresses that have something in flight."""
         return iter(self._inflight)

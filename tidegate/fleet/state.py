@@ -18,6 +18,7 @@ from tidegate.fleet.events import (
     ScrapeFailed,
     ScrapeStarted,
 )
+from tidegate.fleet.image import FleetImage, MemberImage, PoolImage
 from tidegate.fleet.ledger import Ledger
 from tidegate.fleet.load import foreign_requests, plausible
 from tidegate.fleet.member import Member, PoolState
@@ -57,7 +58,7 @@ class Fleet:
         """
         return list(self._apply(event, now))
 
-    def expire(self, now: float) -> list[FleetChange]:
+    def expire(self, now: float) -> list[ReservationReleased]:
         """Release the reservations whose lease ran out by ``now`` (seconds)."""
         return [ReservationReleased(lost, expired=True) for lost in self.ledger.expire(now)]
 
@@ -81,6 +82,48 @@ class Fleet:
     def views(self, now: float) -> tuple[PoolView, ...]:
         """Return all pools as they are at ``now`` (seconds)."""
         return tuple(self.view(name, now) for name in self._pools)
+
+    def image(self) -> FleetImage:
+        """Return all of it as plain data."""
+        return FleetImage(
+            tuple(
+                PoolImage(pool.spec, pool.request_tokens.value, pool.output_tokens.value)
+                for pool in self._pools.values()
+            ),
+            tuple(
+                MemberImage(
+                    address,
+                    member.connections.failures,
+                    member.connections.state,
+                    member.report,
+                    member.reported_at,
+                    member.own_at_scrape,
+                    member.foreign,
+                )
+                for address, member in self._endpoints.items()
+            ),
+            tuple(self.ledger),
+        )
+
+    def restore(self, image: FleetImage, now: float) -> None:
+        """Become what ``image`` shows; the leases of its reservations begin anew at ``now`` (seconds).
+
+        Raises:
+            ValueError: something is known here already.
+        """
+        if self._pools or len(self.ledger):
+            raise ValueError("a fleet is restored into an empty one")
+        self.apply(PoolsDeclared(tuple(pool.spec for pool in image.pools)), now)
+        for pool in image.pools:
+            state = self._pools[pool.spec.name]
+            state.request_tokens.value, state.output_tokens.value = pool.request_tokens, pool.output_tokens
+        for known in image.members:
+            member = self._endpoints[known.address]
+            member.connections.failures, member.connections.state = known.failures, known.reachability
+            member.report, member.reported_at = known.report, known.reported_at
+            member.own_at_scrape, member.foreign = known.own_at_scrape, known.foreign
+        for reservation in image.reservations:
+            self.ledger.reserve(reservation, now)
 
     @singledispatchmethod
     def _apply(self, event: FleetEvent, now: float) -> Iterable[FleetChange]:

@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-import gc
 import importlib.metadata
 import logging
 import random
 import time
 from pathlib import Path
 
-from extproc.intake import Intake
 from tidegate.config import Config
 from tidegate.discovery import static
 from tidegate.engines.scraper import Scraper
@@ -23,24 +21,25 @@ from tidegate.fleet.events import (
     ReservationReleased,
 )
 from tidegate.fleet.health import Reachability
+from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
 from tidegate.runtime import ports, services
+from tidegate.runtime.alone import Alone
 from tidegate.runtime.correlation import Correlation
-from tidegate.runtime.desk import Desk
+from tidegate.runtime.decider import Decider
 from tidegate.runtime.discovery_log import DiscoveryLog
-from tidegate.runtime.prompts import PromptCounter
+from tidegate.runtime.lessons import lesson
 from tidegate.runtime.publisher import Publisher
 from tidegate.runtime.reload import ConfigFile
 from tidegate.runtime.services import BindError
-from tidegate.scheduling.dispatch import Dispatcher
+from tidegate.runtime.workers.team import Team
 from tidegate.telemetry import access_log, admin, status
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.outcome import Outcome
 from tidegate.telemetry.record import RequestRecord
 from tidegate.tokens.correction import Corrections
-from tidegate.tokens.counter import TokenCounter
 from xds.server import DiscoveryServer
 
 logger = logging.getLogger("tidegate")
@@ -64,25 +63,29 @@ request id, as retries and proxies send it, says nothing of the live one."""
 class ControlPlane:
     """One control plane: its facts, its decisions and its services."""
 
-    def __init__(self, config: Config, file: Path) -> None:
-        """Prepare to run ``config``, which came from ``file``; nothing listens and nothing is sent before ``run``."""
+    def __init__(self, config: Config, file: Path, log_format: str = "text") -> None:
+        """Prepare to run ``config``, which came from ``file``; nothing listens and nothing is sent before ``run``.
+
+        Workers, where the configuration has any, log in ``log_format``.
+        """
         self._config = config
         self._file = file
         self._started_at = time.monotonic()
         self._unready = {"the token vocabularies are not loaded", "the services do not listen yet"}
-        self._counter = TokenCounter()
-        self._intake = Intake()
         self._correlation = Correlation()
         self._fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
-        self._dispatcher = Dispatcher(self._fleet, random.SystemRandom())
         self._corrections = Corrections()
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
-        self._prompts = PromptCounter(self._counter, self._corrections, self._metrics, self._dispatcher.pool_of)
-        self._desk = Desk(
-            *(self._dispatcher, self._prompts, self._metrics, self._correlation, self._apply, time.monotonic),
-            self._intake,
-            started_at=int(time.time()),
-        )
+        self._deciding: Alone | Team
+        if config.control.workers == 1:
+            self._deciding = Alone(
+                Decider(
+                    *(self._fleet, self._corrections, self._metrics, self._correlation.new_id, self),
+                    started_at=int(time.time()),
+                )
+            )
+        else:
+            self._deciding = Team(self._fleet, self._corrections, self._metrics, self, self._apply, log_format)
         self._scraper = Scraper(
             config.scrape,
             self._apply,
@@ -108,8 +111,6 @@ class ControlPlane:
         if taken := ports.conflicts(ports.of_control_plane(self._config)):
             raise BindError("\n".join(taken))
         async with contextlib.AsyncExitStack() as listening:
-            listening.callback(self._counter.close)
-            listening.callback(self._intake.close)
             # In this order: Envoys that are waiting ask at once, and an unknown model would be a refusal.
             self._take_over(self._config)
             await self._listen(listening)
@@ -119,13 +120,17 @@ class ControlPlane:
                     tasks.create_task(self._publisher.run(lambda: self._config)),
                     tasks.create_task(self._expire()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
+                    tasks.create_task(self._deciding.run()),
                 ]
-                await asyncio.to_thread(self._counter.warm)
-                await self._prompts.load(self._config)
-                _spare_the_collector()
-                self._unready.clear()
-                event(logger, "ready", pools=len(self._config.pools), file=str(self._file))
-                await stop.wait()
+                stopped = tasks.create_task(stop.wait())
+                starting = tasks.create_task(self._deciding.ready(self._config))
+                running.append(starting)
+                await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                if not stopped.done():
+                    starting.result()
+                    self._unready.clear()
+                    event(logger, "ready", pools=len(self._config.pools), file=str(self._file))
+                await stopped
                 event(logger, "stopping")
                 for task in running:
                     task.cancel()
@@ -134,7 +139,9 @@ class ControlPlane:
 
     def _apply(self, fact: FleetEvent) -> None:
         """Take in one fact, and tell whom it concerns."""
-        for change in self._fleet.apply(fact, time.monotonic()):
+        now = time.monotonic()
+        self._deciding.tell(fact, now)
+        for change in self._fleet.apply(fact, now):
             self._tell(change)
 
     def _tell(self, change: FleetChange) -> None:
@@ -153,9 +160,22 @@ class ControlPlane:
                     level, where = logging.WARNING, reservation.address
                     event(logger, "reservation expired", level=level, id=reservation.id, address=where)
 
+    def reserved(self, reservation: Reservation) -> None:
+        """Take note of a reservation (see ``Journal``)."""
+        self._correlation.remember(reservation.id)
+
+    def delivered(self, reservation_id: str) -> None:
+        """Take note that it outlives its exchange."""
+
+    def abandoned(self, reservation_id: str) -> None:
+        """Release it."""
+        self._apply(RequestEnded(reservation_id))
+
     def _request_ended(self, record: RequestRecord) -> None:
         self._metrics.request_ended(record)
-        self._prompts.learn(record)
+        taught = lesson(record)
+        if taught and self._corrections.learn(*taught):
+            self._deciding.teach(taught)
         reservation = record.reservation
         if not reservation and record.outcome in DROPPED:
             reservation = self._correlation.find(record.request_id)
@@ -169,7 +189,8 @@ class ControlPlane:
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(EXPIRY_SECONDS)
-            for change in self._fleet.expire(time.monotonic()):
+            for change in self._fleet.expire(now := time.monotonic()):
+                self._deciding.tell(RequestEnded(change.reservation.id), now)
                 self._tell(change)
 
     # -- configuration
@@ -177,7 +198,7 @@ class ControlPlane:
     def _take_over(self, config: Config) -> None:
         """Make ``config`` the one in force, here and in Envoy."""
         self._declare(config)
-        self._decide_by(config)
+        self._deciding.configure(config)
 
     def _declare(self, config: Config) -> None:
         """Make everything that ``config`` names known, here and then to Envoy."""
@@ -188,27 +209,21 @@ class ControlPlane:
         self._scraper.watch({endpoint.address: pool.engine for pool in declared.pools for endpoint in pool.endpoints})
         self._publisher.publish(config)
 
-    def _decide_by(self, config: Config) -> None:
-        self._intake.configure(config.limits.max_body_bytes, decode=config.limits.compressed_bodies == "decode")
-        self._dispatcher.configure(static.declared(config), static.policies(config))
-        self._prompts.configure(config)
-        models = (model for pool in config.pools for model in pool.models)
-        self._desk.serve(models, config.unknown_paths.pool or "")
-
     async def _reloaded(self, config: Config) -> None:
         """Take over ``config`` while requests run.
 
         A decision names a pool, and a request whose pool Envoy does not know is lost. So a new pool is decided for only
         when Envoy has it, and an old one taken away only when the last decision for it has got there.
         """
-        await self._prompts.load(config)
+        await self._deciding.prepare(config)
         before, names = self._config.pools, {pool.name for pool in config.pools}
         if {pool.name for pool in before} != names:
             gone = tuple(pool for pool in before if pool.name not in names)
             # What is declared last counts for an endpoint that moves between pools. (A copy is not checked again.)
             self._declare(config.model_copy(update={"pools": (*gone, *config.pools)}))
             await self._taken_up()
-            self._decide_by(config)
+            self._deciding.configure(config)
+            await self._deciding.settled()
             # Until the last decision by the old one has reached Envoy.
             await asyncio.sleep(IN_TRANSIT_SECONDS)
             self._declare(config)
@@ -239,28 +254,25 @@ class ControlPlane:
             config_file=str(self._file),
             uptime_seconds=time.monotonic() - self._started_at,
             reservations=len(self._fleet.ledger),
+            workers=self._deciding.status(),
         )
 
     async def _listen(self, listening: contextlib.AsyncExitStack) -> None:
         control = self._config.control
-        intake = access_log.handler(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
-        app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status)
+        log = access_log.Intake(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
+        app = admin.make_app(
+            self._metrics.render, lambda: sorted({*self._unready, *self._deciding.unready()}), self._status
+        )
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
         await listening.enter_async_context(
             services.grpc_server(
-                control.address, control.xds_port, (*self._discovery.handlers(), intake), services.FAREWELL_SECONDS
+                control.address,
+                control.xds_port,
+                (*self._discovery.handlers(), log.handler()),
+                services.FAREWELL_SECONDS,
             )
         )
-        await listening.enter_async_context(services.ext_proc(control, self._desk))
+        await listening.enter_async_context(self._deciding.serving(control, {access_log.PATH: log.reader}))
         # Called first when all this ends: a server that stops waits for its open streams, and then breaks them off.
         listening.callback(self._discovery.close)
         self._unready.discard("the services do not listen yet")
-
-
-def _spare_the_collector() -> None:
-    """Keep what lives for ever, the vocabularies' 300,000 entries above all, out of every future garbage collection.
-
-    Looking through it again and again took a tenth of the process's time under load (measured).
-    """
-    gc.collect()
-    gc.freeze()

@@ -1,18 +1,34 @@
 """The desk at which ext_proc asks: counting, deciding, and taking back what was not delivered."""
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from extproc.desk import Catalogue
 from extproc.intake import Intake
 from extproc.transport import Outcome
-from tidegate.fleet.events import FleetEvent, RequestEnded
-from tidegate.runtime.correlation import Correlation
+from tidegate.fleet.ledger import Reservation
+from tidegate.runtime.figures import Figures
 from tidegate.runtime.prompts import PromptCounter
 from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal
 from tidegate.scheduling.request import InferenceRequest
-from tidegate.telemetry.metrics import Metrics
 from tidegate.tokens.count import TokenCount
 from tidegate.tokens.prompt import Prompt
+
+
+class Journal(Protocol):
+    """Takes note of what becomes of reservations. No method may raise."""
+
+    def reserved(self, reservation: Reservation) -> None:
+        """A decision made ``reservation``; the fleet at hand counts it already."""
+        ...
+
+    def delivered(self, reservation_id: str) -> None:
+        """That decision reached Envoy."""
+        ...
+
+    def abandoned(self, reservation_id: str) -> None:
+        """It did not, and the reservation is to be released."""
+        ...
 
 
 class Desk:
@@ -22,9 +38,9 @@ class Desk:
         self,
         dispatcher: Dispatcher,
         prompts: PromptCounter,
-        metrics: Metrics,
-        correlation: Correlation,
-        apply: Callable[[FleetEvent], None],
+        figures: Figures,
+        new_id: Callable[[str], str],
+        journal: Journal,
         clock: Callable[[], float],
         intake: Intake,
         *,
@@ -32,16 +48,16 @@ class Desk:
     ) -> None:
         """Read with ``intake``, count with ``prompts``, decide with ``dispatcher``.
 
-        Facts go to ``apply`` and figures to ``metrics``. ``started_at``, in Unix seconds, is since when models are said
-        to be served.
+        ``journal`` is told of reservations, whose ids come from ``new_id``, and ``figures`` counts. ``started_at``, in
+        Unix seconds, is since when models are said to be served.
         """
         self.intake = intake
         self._dispatcher = dispatcher
         self._prompts = prompts
-        self._metrics = metrics
-        self._apply = apply
+        self._figures = figures
+        self._journal = journal
         self._clock = clock
-        self._correlation = correlation
+        self._new_id = new_id
         self._catalogue = Catalogue((), started_at)
 
     def serve(self, models: Iterable[str], unknown_paths: str) -> None:
@@ -55,7 +71,7 @@ class Desk:
 
     def new_id(self, request_id: str) -> str:
         """Return an id that was never given before, by this process or an earlier one."""
-        return self._correlation.new_id(request_id)
+        return self._new_id(request_id)
 
     async def count(self, model: str, prompt: Prompt) -> TokenCount:
         """Count the tokens of ``prompt`` as ``model`` would."""
@@ -65,25 +81,29 @@ class Desk:
         """Decide on ``request`` and reserve."""
         began = self._clock()
         decision = self._dispatcher.decide(request, began)
-        self._metrics.received(decision.pool)
+        self._figures.received(decision.pool)
         if isinstance(decision, Decision):
-            self._correlation.remember(request.id)
-            self._metrics.picked(decision.pool, decision.addresses[0], decision.policy)
-        self._metrics.decided(self._clock() - began)
+            self._journal.reserved(decision.reservation)
+            self._figures.picked(decision.pool, decision.addresses[0], decision.policy)
+        self._figures.decided(self._clock() - began)
         return decision
+
+    def delivered(self, reservation_id: str) -> None:
+        """Take note that Envoy got a decision."""
+        self._journal.delivered(reservation_id)
 
     def abandon(self, reservation_id: str) -> None:
         """Release what was reserved for a decision that Envoy never got."""
-        self._apply(RequestEnded(reservation_id))
+        self._journal.abandoned(reservation_id)
 
     def refused(self, api: str, model: str, pool: str, status: int, reason: str) -> None:  # noqa: ARG002
         """Count a refusal."""
-        self._metrics.refused(api, reason)
+        self._figures.refused(api, reason)
 
     def stream_started(self) -> None:
         """Count an exchange as open."""
-        self._metrics.ext_proc_opened()
+        self._figures.ext_proc_opened()
 
     def stream_ended(self, outcome: Outcome) -> None:
         """Count it as ended."""
-        self._metrics.ext_proc_closed(outcome.value)
+        self._figures.ext_proc_closed(outcome.value)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import importlib.metadata
 import logging
 import random
@@ -10,30 +9,36 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from extproc.intake import Intake
+from extproc.health import Health
 from extproc.picker_exchange import PickerExchange
 from extproc.transport import SERVICE
 from tidegate.config import Config
 from tidegate.discovery import static
 from tidegate.engines.scraper import Scraper
-from tidegate.fleet.events import FleetChange, FleetEvent, MembershipChanged, ReachabilityChanged, ReservationReleased
+from tidegate.fleet.events import (
+    FleetChange,
+    FleetEvent,
+    MembershipChanged,
+    ReachabilityChanged,
+    RequestEnded,
+    ReservationReleased,
+)
 from tidegate.fleet.health import Reachability
+from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
 from tidegate.runtime import ports, services
 from tidegate.runtime.correlation import Correlation
-from tidegate.runtime.desk import Desk
+from tidegate.runtime.decider import Decider
+from tidegate.runtime.lessons import lesson
 from tidegate.runtime.picked import PickedRequests
-from tidegate.runtime.prompts import PromptCounter
 from tidegate.runtime.reload import ConfigFile
 from tidegate.runtime.services import BindError
-from tidegate.scheduling.dispatch import Dispatcher
 from tidegate.telemetry import admin, status
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.record import RequestRecord
 from tidegate.tokens.correction import Corrections
-from tidegate.tokens.counter import TokenCounter
 
 logger = logging.getLogger("tidegate")
 
@@ -53,18 +58,11 @@ class PickerPlane:
         self._file = file
         self._started_at = time.monotonic()
         self._unready = {"the services do not listen yet"}
-        self._counter = TokenCounter()
-        self._intake = Intake()
-        self._correlation = Correlation()
         self._fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
-        self._dispatcher = Dispatcher(self._fleet, random.SystemRandom())
         self._corrections = Corrections()
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
-        self._prompts = PromptCounter(self._counter, self._corrections, self._metrics, self._dispatcher.pool_of)
-        self._desk = Desk(
-            *(self._dispatcher, self._prompts, self._metrics, self._correlation, self._apply, time.monotonic),
-            self._intake,
-            started_at=int(time.time()),
+        self._decider = Decider(
+            *(self._fleet, self._corrections, self._metrics, Correlation().new_id, self), started_at=int(time.time())
         )
         self._picked = PickedRequests(self._apply, self._request_ended)
         self._scraper = Scraper(
@@ -89,8 +87,7 @@ class PickerPlane:
         if taken := ports.conflicts(ports.of_picker(self._config)):
             raise BindError("\n".join(taken))
         async with contextlib.AsyncExitStack() as listening:
-            listening.callback(self._counter.close)
-            listening.callback(self._intake.close)
+            listening.callback(self._decider.close)
             self._take_over(self._config)
             app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status)
             await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
@@ -100,11 +97,7 @@ class PickerPlane:
                     tasks.create_task(self._renew()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
                 ]
-                await asyncio.to_thread(self._counter.warm)
-                await self._prompts.load(self._config)
-                # What lives for ever, the vocabularies above all, is not to be looked through again and again.
-                gc.collect()
-                gc.freeze()
+                await self._decider.warm(self._config)
                 async with self._serving():
                     self._unready.clear()
                     event(logger, "ready", pools=len(self._config.pools), file=str(self._file))
@@ -122,15 +115,16 @@ class PickerPlane:
             await listening.enter_async_context(
                 services.ext_proc(
                     control,
-                    self._desk,
-                    lambda desk: PickerExchange(desk, self._picked),
+                    control.ext_proc_port,
+                    self._decider.desk,
+                    begin=lambda desk: PickerExchange(desk, self._picked),
+                    health=Health(HEALTH_NAMES),
                     grace=picker.drain_seconds,
-                    healthy=HEALTH_NAMES,
                 )
             )
             if picker.health_port is not None:
                 farewell = services.FAREWELL_SECONDS
-                health = services.grpc_server(control.address, picker.health_port, (), farewell, HEALTH_NAMES)
+                health = services.grpc_server(control.address, picker.health_port, (), farewell, Health(HEALTH_NAMES))
                 await listening.enter_async_context(health)
             yield
 
@@ -148,14 +142,23 @@ class PickerPlane:
             case ReachabilityChanged(address, reachability, reason):
                 level = logging.WARNING if reachability is Reachability.UNREACHABLE else logging.INFO
                 event(logger, f"endpoint {reachability.value}", level=level, address=address, reason=reason)
-            case ReservationReleased(reservation, expired):
-                self._correlation.forget(reservation.id)
-                if expired:
-                    self._metrics.reservation_expired()
+            case ReservationReleased(expired=True):
+                self._metrics.reservation_expired()
+
+    def reserved(self, reservation: Reservation) -> None:
+        """Take note of a reservation (see ``Journal``); its stream says what becomes of it."""
+
+    def delivered(self, reservation_id: str) -> None:
+        """Take note that the gateway was told."""
+
+    def abandoned(self, reservation_id: str) -> None:
+        """Release it."""
+        self._apply(RequestEnded(reservation_id))
 
     def _request_ended(self, record: RequestRecord) -> None:
         self._metrics.request_ended(record)
-        self._prompts.learn(record)
+        if taught := lesson(record):
+            self._corrections.learn(*taught)
 
     async def _renew(self) -> None:
         while True:
@@ -173,15 +176,11 @@ class PickerPlane:
         self._metrics.configure(declared.pools)
         self._apply(declared)
         self._scraper.watch({endpoint.address: pool.engine for pool in declared.pools for endpoint in pool.endpoints})
-        self._intake.configure(config.limits.max_body_bytes, decode=config.limits.compressed_bodies == "decode")
-        self._dispatcher.configure(declared, static.policies(config))
-        self._prompts.configure(config)
+        self._decider.configure(config)
         self._picked.configure(config)
-        models = (model for pool in config.pools for model in pool.models)
-        self._desk.serve(models, config.unknown_paths.pool or "")
 
     async def _reloaded(self, config: Config) -> None:
-        await self._prompts.load(config)
+        await self._decider.prompts.load(config)
         self._take_over(config)
         self._metrics.config_reloaded(taken=True)
 

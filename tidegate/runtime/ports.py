@@ -23,7 +23,7 @@ def of_control_plane(config: Config) -> list[Claim]:
     return [
         Claim("metrics and health (admin.port)", config.admin.address, config.admin.port),
         Claim("discovery (control.xds_port)", control.address, control.xds_port),
-        Claim("decisions (control.ext_proc_port)", control.address, control.ext_proc_port),
+        *(Claim("decisions (control.ext_proc_port)", control.address, port) for port in control.ports),
     ]
 
 

@@ -32,23 +32,34 @@ class Program:
     command: Sequence[str]
 
 
-def _die_with_parent() -> None:
-    # In the child, before exec: the kernel sends SIGKILL when the parent dies, even by SIGKILL (prctl(2); Linux).
+def die_with_parent() -> None:
+    """Have the kernel send SIGKILL to this process when its parent dies, even by SIGKILL (prctl(2); Linux)."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Child:
-    """One running child process, in a process group of its own so that a Ctrl-C reaches only us."""
+    """One running child process, in a process group of its own so that a Ctrl-C reaches only us.
+
+    Attributes:
+        program: what it runs.
+        announced: it has said that it will end.
+    """
 
     def __init__(self, program: Program) -> None:
         """Describe the child; ``start`` runs it."""
         self.program = program
+        self.announced = False
         self._process: asyncio.subprocess.Process | None = None
 
     @property
     def pid(self) -> int | None:
         """The process number, while it has one."""
         return self._process.pid if self._process else None
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, negative for a signal, once it has ended."""
+        return self._process.returncode if self._process else None
 
     async def start(self) -> None:
         """Start the process.
@@ -60,7 +71,7 @@ class Child:
             *self.program.command,
             stdin=asyncio.subprocess.DEVNULL,
             process_group=0,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
 
     async def wait(self) -> int:
@@ -103,10 +114,18 @@ class Children:
             OSError: it cannot be run.
         """
         child = Child(program)
+        await self.adopt(child)
+        return child
+
+    async def adopt(self, child: Child) -> None:
+        """Start ``child``; it is stopped by ``stop``.
+
+        Raises:
+            OSError: it cannot be run.
+        """
         self._children.append(child)
         await child.start()
-        event(logger, "started", program=program.name, pid=child.pid)
-        return child
+        event(logger, "started", program=child.program.name, pid=child.pid)
 
     async def keep(self, child: Child) -> None:
         """Start ``child`` again whenever it ends, until cancelled."""
@@ -118,8 +137,8 @@ class Children:
             deaths = 1 if clock() - started > LIVED_SECONDS else deaths + 1
             event(
                 logger,
-                "ended unexpectedly",
-                level=logging.ERROR,
+                "ended" if child.announced else "ended unexpectedly",
+                level=logging.INFO if child.announced else logging.ERROR,
                 program=child.program.name,
                 status=status,
                 restart_in_seconds=_delay(deaths),

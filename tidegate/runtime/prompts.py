@@ -2,45 +2,45 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tidegate.config import Config
+from tidegate.runtime.figures import Figures
 from tidegate.telemetry.log import event
-from tidegate.telemetry.metrics import Metrics
-from tidegate.telemetry.outcome import Outcome
-from tidegate.telemetry.record import RequestRecord
 from tidegate.tokens import model_file
 from tidegate.tokens.bounded import Tokenizer
 from tidegate.tokens.correction import Corrections
 from tidegate.tokens.count import CountSource, TokenCount
 from tidegate.tokens.counter import TokenCounter
+from tidegate.tokens.families import prior
 from tidegate.tokens.prompt import Prompt
 from tidegate.tokens.templates import added_tokens, template_for
 
 logger = logging.getLogger("tidegate.tokens")
 
-CACHED_INCLUDED = frozenset({"chat_completions", "completions", "embeddings", "responses"})
-"""APIs whose usage has cached tokens among the prompt's; Anthropic's has them beside."""
-
 _NO_TEXT = TokenCount(0, CountSource.EXACT)
 
 
 class PromptCounter:
-    """Counts prompts for the pool that will serve them, and learns from what becomes of them."""
+    """Counts prompts for the pool that will serve them."""
 
     def __init__(
         self,
         counter: TokenCounter,
         corrections: Corrections,
-        metrics: Metrics,
+        figures: Figures,
         pool_of: Callable[[str], str | None],
     ) -> None:
-        """Count texts with ``counter`` and correct by ``corrections``; ``pool_of`` says which pool serves a model."""
+        """Count texts with ``counter`` and correct by ``corrections``.
+
+        ``pool_of`` says which pool serves a model; ``figures`` takes what is counted about counting.
+        """
         self._counter = counter
         self._corrections = corrections
-        self._metrics = metrics
+        self._figures = figures
         self._pool_of = pool_of
         self._files: dict[str, str] = {}
         self._loaded = dict[str, Tokenizer]()
@@ -66,8 +66,10 @@ class PromptCounter:
     async def count(self, model: str, prompt: Prompt) -> TokenCount:
         """Count the tokens of ``prompt`` as ``model`` would, in bounded time; raises nothing but a cancellation."""
         pool = self._pool_of(model) or ""
-        counted = await self._count_texts(model, prompt.texts, self._files.get(pool)) if prompt.texts else _NO_TEXT
-        tokens = counted.tokens
+        file = self._files.get(pool)
+        counted = await self._count_texts(model, prompt.texts, file) if prompt.texts else _NO_TEXT
+        # What is learned is learned of the product, and so is only how far the prior is off.
+        tokens = counted.tokens if file else math.ceil(counted.tokens * prior(model))
         if prompt.conversation is not None:
             tokens = max(0, tokens + added_tokens(template_for(model), prompt.conversation))
         if not prompt.texts or counted.source is CountSource.BYTES:
@@ -81,19 +83,5 @@ class PromptCounter:
     async def _count_texts(self, model: str, texts: tuple[str, ...], file: str | None) -> TokenCount:
         began = time.monotonic()
         count = await self._counter.count(model, texts, file)
-        self._metrics.tokens_counted(count.source.value, time.monotonic() - began)
+        self._figures.tokens_counted(count.source.value, time.monotonic() - began)
         return count
-
-    def learn(self, record: RequestRecord) -> None:
-        """Learn from a request that is over, if its engine reported usage and we had counted the same thing.
-
-        An answer that was broken off may be one whose usage was not complete either.
-        """
-        usage = record.usage
-        if (
-            record.outcome is Outcome.OK
-            and usage.prompt_tokens is not None
-            and record.uncorrected_prompt_tokens is not None
-            and (not usage.cached_tokens or record.api in CACHED_INCLUDED)
-        ):
-            self._corrections.learn(record.pool, record.model, record.uncorrected_prompt_tokens, usage.prompt_tokens)

@@ -1,17 +1,21 @@
 """What listens: gRPC servers and the admin pages, each for as long as a block of code runs."""
 
+import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
+from types import MappingProxyType
 from typing import Protocol
 
 import grpc
 import grpc.aio
 from aiohttp import web
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health as grpc_health
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from extproc import grpc_transport, h2_transport
 from extproc.desk import Desk
+from extproc.health import Health
 from extproc.transport import Begin, Observer, OneDecision
 from tidegate import addresses
 from tidegate.config import MAX_BODY_BYTES, Control
@@ -19,8 +23,9 @@ from tidegate.config import MAX_BODY_BYTES, Control
 STOP_SECONDS = 1.0
 """How long what is being answered may go on after the stop; nothing should take longer than a decision."""
 
-FAREWELL_SECONDS = 0.1
-"""The same for the streams that Envoy holds open as long as it lives: time to tell it that they are over."""
+FAREWELL_SECONDS = 0.25
+"""The same for the streams that Envoy holds open as long as it lives: time to tell it that they are over, and for it to
+send the log entries that it has gathered, for 0.1 s."""
 
 
 class BindError(Exception):
@@ -34,27 +39,29 @@ class _Counted(Desk, Observer, Protocol):
 @contextlib.asynccontextmanager
 async def ext_proc(
     control: Control,
+    port: int,
     desk: _Counted,
-    begin: Begin = OneDecision,
     *,
+    inflows: h2_transport.Inflows = MappingProxyType({}),
+    begin: Begin = OneDecision,
+    health: Health | None = None,
     grace: float = STOP_SECONDS,
-    healthy: Collection[str] = ("",),
 ) -> AsyncIterator[None]:
-    """Serve ``desk`` to Envoy, on the transport that ``control`` names.
+    """Serve ``desk`` to Envoy on ``port``, on the transport that ``control`` names; with h2 ``inflows`` too.
 
-    ``begin`` says what is held on a stream, ``grace`` how many seconds those get that are open at the end, and
-    ``healthy`` by which names health is asked for.
+    ``begin`` says what is held on a stream, ``health`` what health checks are answered with (SERVING unless it is
+    given), and ``grace`` how many seconds those streams get that are open at the end.
 
     Raises:
         BindError: the port cannot be bound.
     """
-    address, port = control.address, control.ext_proc_port
+    address, health = control.address, health or Health()
     if control.ext_proc_transport == "grpc":
-        async with grpc_server(address, port, (grpc_transport.handler(desk, desk, begin),), grace, healthy):
+        async with grpc_server(address, port, (grpc_transport.handler(desk, desk, begin),), grace, health):
             yield
         return
     serving = h2_transport.serving(
-        *(address, port, desk, desk), max_body_bytes=MAX_BODY_BYTES, grace=grace, begin=begin, healthy=healthy
+        *(address, port, desk, desk, inflows), max_body_bytes=MAX_BODY_BYTES, grace=grace, begin=begin, health=health
     )
     async with contextlib.AsyncExitStack() as listening:
         try:
@@ -70,9 +77,9 @@ async def grpc_server(
     port: int,
     handlers: tuple[grpc.GenericRpcHandler, ...],
     grace: float,
-    healthy: Collection[str] = ("",),
+    health: Health | None = None,
 ) -> AsyncIterator[None]:
-    """Run a gRPC server with ``handlers`` and the standard health service, which knows the names in ``healthy``.
+    """Run a gRPC server with ``handlers`` and the standard health service, which says what ``health`` does.
 
     At the end it says that it serves no more, and its calls get ``grace`` seconds.
 
@@ -81,20 +88,30 @@ async def grpc_server(
     """
     server = grpc.aio.server(options=grpc_transport.server_options(MAX_BODY_BYTES))
     server.add_generic_rpc_handlers(handlers)
-    health_service = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
+    servicer = grpc_health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     try:
         server.add_insecure_port(addresses.joined(address, port))
     except RuntimeError:
         raise _taken(address, port) from None
     await server.start()
-    for name in healthy:
-        await health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
+    announcing = asyncio.ensure_future(_announce(health or Health(), servicer))
     try:
         yield
     finally:
-        await health_service.enter_graceful_shutdown()
+        announcing.cancel()
+        await servicer.enter_graceful_shutdown()
         await server.stop(grace)
+
+
+async def _announce(health: Health, servicer: grpc_health.aio.HealthServicer) -> None:
+    """Say what ``health`` says, and again with every change, for ever."""
+    states = health_pb2.HealthCheckResponse
+    while True:
+        health.changed.clear()
+        for name in health.names:
+            await servicer.set(name, states.SERVING if health.serving else states.NOT_SERVING)
+        await health.changed.wait()
 
 
 def _taken(address: str, port: int) -> BindError:

@@ -16,32 +16,15 @@ from tidegate.telemetry.log import event
 from tidegate.telemetry.record import RequestRecord, parse
 
 SERVICE, METHOD = "envoy.service.accesslog.v3.AccessLogService", "StreamAccessLogs"
+PATH = f"/{SERVICE}/{METHOD}"
 LOG_NAME = "tidegate"
 """The ``log_name`` of our own logger in Envoy's configuration; streams of any other name are read and dropped."""
 
 logger = logging.getLogger(__name__)
 
 
-def handler(
-    on_end: Callable[[RequestRecord], None],
-    on_progress: Callable[[RequestRecord], None],
-    on_malformed: Callable[[], None],
-) -> grpc.GenericRpcHandler:
-    """Return the service, for a ``grpc.aio`` server.
-
-    Args:
-        on_end: called once for each request that is over.
-        on_progress: called for each sign of life of a request that still runs.
-        on_malformed: called for each message, entry or call of the above that came to nothing.
-    """
-    intake = _Intake(on_end, on_progress, on_malformed)
-    # Without serializers the handler gets and gives raw bytes: a broken message must not end the stream.
-    method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(intake.stream)
-    return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
-
-
-class _Intake:
-    """Hands the entries of all streams on."""
+class Intake:
+    """Hands the entries of all streams on, whatever transport they come by."""
 
     def __init__(
         self,
@@ -49,20 +32,42 @@ class _Intake:
         on_progress: Callable[[RequestRecord], None],
         on_malformed: Callable[[], None],
     ) -> None:
+        """Prepare to read.
+
+        Args:
+            on_end: called once for each request that is over.
+            on_progress: called for each sign of life of a request that still runs.
+            on_malformed: called for each message, entry or call of the above that came to nothing.
+        """
         self._on_end = on_end
         self._on_progress = on_progress
         self._on_malformed = on_malformed
         self._logged: set[str] = set()
 
-    async def stream(self, messages: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ARG002
+    def handler(self) -> grpc.GenericRpcHandler:
+        """Return the service, for a ``grpc.aio`` server."""
+        # Without serializers the handler gets and gives raw bytes: a broken message must not end the stream.
+        method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(self._stream)
+        return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
+
+    async def _stream(self, messages: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ARG002
         """Read one stream to its end; the answer is an empty ``StreamAccessLogsResponse``."""
-        name: str | None = None
+        read = self.reader()
         async for raw in messages:
+            read(raw)
+        return b""
+
+    def reader(self) -> Callable[[bytes], None]:
+        """Return what reads the messages of one stream, in order; it raises nothing."""
+        name: str | None = None
+
+        def read(raw: bytes) -> None:
+            nonlocal name
             try:
                 message = StreamAccessLogsMessage.FromString(raw)
             except DecodeError:
                 self._failed("unreadable message")
-                continue
+                return
             # Only the first message says whose stream this is.
             if message.HasField("identifier"):
                 name = message.identifier.log_name
@@ -71,7 +76,8 @@ class _Intake:
                     self._take(entry)
             elif name is None:
                 self._failed("stream without a name")
-        return b""
+
+        return read
 
     def _take(self, entry: HTTPAccessLogEntry) -> None:
         record = parse(entry)

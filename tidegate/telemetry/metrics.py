@@ -19,6 +19,7 @@ from tidegate.telemetry.buckets import (
     TTFT_BUCKETS,
 )
 from tidegate.telemetry.collector import CorrectionCollector, FleetCollector
+from tidegate.telemetry.families import FastCounter, FastHistogram
 from tidegate.telemetry.labels import Configured, Folded
 from tidegate.telemetry.outcome import Outcome
 from tidegate.telemetry.record import RequestRecord
@@ -68,10 +69,10 @@ class Metrics:
         self._make_control_families()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"tidegate_{name}", text, labels, registry=self.registry)
+        return FastCounter(f"tidegate_{name}", text, labels, registry=self.registry)
 
     def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
-        return Histogram(f"tidegate_{name}", text, labels, buckets=buckets, registry=self.registry)
+        return FastHistogram(f"tidegate_{name}", text, labels, buckets=buckets, registry=self.registry)
 
     def _make_request_families(self) -> None:
         model = ("pool", "model")

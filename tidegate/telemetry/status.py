@@ -9,7 +9,13 @@ JsonObject = Mapping[str, object]
 
 
 def describe(
-    views: Sequence[PoolView], *, version: str, config_file: str | None, uptime_seconds: float, reservations: int
+    views: Sequence[PoolView],
+    *,
+    version: str,
+    config_file: str | None,
+    uptime_seconds: float,
+    reservations: int,
+    workers: Sequence[JsonObject] = (),
 ) -> JsonObject:
     """Return the status page.
 
@@ -19,12 +25,14 @@ def describe(
         config_file: where the configuration came from; ``None`` when from no file.
         uptime_seconds: since the control plane started.
         reservations: requests that hold a place anywhere.
+        workers: the processes that decide, where there are several.
     """
     return {
         "version": version,
         "config_file": config_file,
         "uptime_seconds": round(uptime_seconds, 3),
         "inflight_reservations": reservations,
+        "workers": list(workers),
         "pools": [
             {
                 "name": pool.name,

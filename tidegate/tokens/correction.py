@@ -40,6 +40,15 @@ class Ratio(NamedTuple):
     value: float
 
 
+class Learned(NamedTuple):
+    """All that was learned of one model in one pool, as plain data."""
+
+    pool: str
+    model: str
+    logarithm: float
+    weight: float
+
+
 class _Average:
     """The average of the ratios' logarithms, so that twice and half cancel out."""
 
@@ -92,6 +101,17 @@ class Corrections:
         kept = set(pools)
         for key in [key for key in self._averages if key[0] not in kept]:
             del self._averages[key]
+
+    def image(self) -> tuple[Learned, ...]:
+        """Return all that was learned as plain data, in the order of ``__iter__``."""
+        return tuple(Learned(*key, average.logarithm, average.weight) for key, average in self._averages.items())
+
+    def restore(self, image: Iterable[Learned]) -> None:
+        """Know what ``image`` says, and nothing else."""
+        self._averages.clear()
+        for pool, model, logarithm, weight in image:
+            average = self._averages[pool, model] = _Average()
+            average.logarithm, average.weight = logarithm, weight
 
     def __iter__(self) -> Iterator[Ratio]:
         """Iterate over the corrections, the least recently reported ones first."""

@@ -1,0 +1,75 @@
+"""The kinds of values that a configuration holds: what each must be, and what its error says."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo
+
+from tidegate import addresses
+from tidegate.faults import fault, shown
+from tidegate.scheduling import pickers
+from tidegate.tokens import model_file
+
+CHECKED = "checked"
+"""The context of a validation whose files another process has looked at a moment ago."""
+
+
+def _ip(text: str) -> str:
+    try:
+        return addresses.ip(text)
+    except ValueError:
+        raise fault(f"expected an IP address, such as 127.0.0.1, not {shown(text)}") from None
+
+
+def _ip_and_port(text: str) -> str:
+    try:
+        return addresses.ip_and_port(text)
+    except ValueError:
+        raise fault(f"expected ip:port, such as 10.0.0.7:8000 or [fd00::7]:8000, not {shown(text)}") from None
+
+
+_RESERVED_NAMES = {"xds"}
+_POOL_NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+
+
+def _pool_name(name: str) -> str:
+    if not re.fullmatch(_POOL_NAME, name, re.ASCII):
+        raise fault(f"expected 1 to 63 of a-z, 0-9 and hyphens, with no hyphen at either end, not {shown(name)}")
+    if name in _RESERVED_NAMES:
+        raise fault(f"expected a name other than {shown(name)}, which is Envoy's cluster for the control plane")
+    return name
+
+
+def _picker(name: str) -> str:
+    if name not in pickers.names():
+        raise fault(f"expected one of {', '.join(pickers.names())}, not {shown(name)}")
+    return name
+
+
+def _tokenizer(path: str, info: ValidationInfo) -> str:
+    if info.context == CHECKED:
+        return path
+    if not Path(path).is_absolute():
+        raise fault(f"expected the absolute path of a tokenizer.json, not {shown(path)}")
+    try:
+        model_file.load(Path(path))
+    except model_file.ModelFileError as error:
+        raise fault(f"expected a tokenizer.json; {shown(path)} cannot be used: {error}") from None
+    return path
+
+
+def _pickers_schema(schema: dict[str, Any]) -> None:
+    schema["enum"] = list(pickers.names())
+
+
+Ip = Annotated[str, AfterValidator(_ip)]
+IpAndPort = Annotated[str, AfterValidator(_ip_and_port)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+# Each field gives its own lower bound: pydantic would let one given here win over the field's.
+Seconds = Annotated[float, Field(le=86_400, allow_inf_nan=False)]
+PoolName = Annotated[str, AfterValidator(_pool_name), Field(json_schema_extra={"pattern": _POOL_NAME})]
+Model = Annotated[str, Field(min_length=1, max_length=256)]
+Policy = Annotated[str, AfterValidator(_picker), Field(json_schema_extra=_pickers_schema)]
+TokenizerFile = Annotated[str, AfterValidator(_tokenizer), Field(max_length=4096)]
+Engine = Literal["vllm", "sglang", "tgi", "trtllm", "llamacpp", "none"]

@@ -1,0 +1,45 @@
+"""A fleet as plain data: all that another process needs to hold the same one."""
+
+from dataclasses import dataclass
+
+from tidegate.fleet.endpoint import PoolSpec
+from tidegate.fleet.health import Reachability
+from tidegate.fleet.ledger import Reservation
+from tidegate.fleet.load import EngineReport
+
+
+@dataclass(frozen=True, slots=True)
+class MemberImage:
+    """One endpoint, as in ``member.Member``; ``failures`` are failed connections in a row."""
+
+    address: str
+    failures: int
+    reachability: Reachability
+    report: EngineReport
+    reported_at: float | None
+    own_at_scrape: int
+    foreign: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolImage:
+    """One pool, and the means that it has learned, in tokens."""
+
+    spec: PoolSpec
+    request_tokens: float
+    output_tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class FleetImage:
+    """The whole fleet.
+
+    Attributes:
+        pools: in the order of their declaration.
+        members: the endpoints.
+        reservations: the live ones, those whose lease runs out first going first.
+    """
+
+    pools: tuple[PoolImage, ...]
+    members: tuple[MemberImage, ...]
+    reservations: tuple[Reservation, ...]

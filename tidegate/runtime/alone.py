@@ -1,0 +1,66 @@
+"""Deciding in the control plane's own process: what there is without workers."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from extproc.h2_transport import Inflows
+from tidegate.config import Config, Control
+from tidegate.fleet.events import FleetEvent
+from tidegate.runtime import services
+from tidegate.runtime.decider import Decider
+from tidegate.runtime.lessons import Lesson
+from tidegate.telemetry.status import JsonObject
+
+
+class Alone:
+    """The one decider of a control plane without workers, in the form of a ``Team`` of which it is the only member."""
+
+    def __init__(self, decider: Decider) -> None:
+        self.decider = decider
+
+    @contextlib.asynccontextmanager
+    async def serving(self, control: Control, inflows: Inflows) -> AsyncIterator[None]:
+        """Listen for Envoy; with h2 ``inflows`` come the same way.
+
+        Raises:
+            BindError: the port cannot be bound.
+        """
+        with contextlib.closing(self.decider):
+            async with services.ext_proc(control, control.ext_proc_port, self.decider.desk, inflows=inflows):
+                yield
+
+    async def run(self) -> None:
+        """Nothing is to be kept alive."""
+
+    async def ready(self, config: Config) -> None:
+        """Load what counts tokens.
+
+        Raises:
+            VocabularyError: a vocabulary is missing.
+        """
+        await self.decider.warm(config)
+
+    async def prepare(self, config: Config) -> None:
+        """Load what ``config`` needs."""
+        await self.decider.prompts.load(config)
+
+    def configure(self, config: Config) -> None:
+        """Decide by ``config`` from now on."""
+        self.decider.configure(config)
+
+    async def settled(self) -> None:
+        """Nobody else has to follow."""
+
+    def tell(self, event: FleetEvent, now: float) -> None:
+        """Nobody else has to know."""
+
+    def teach(self, lesson: Lesson) -> None:
+        """Nobody else has to know."""
+
+    def unready(self) -> Sequence[str]:
+        """Return why it cannot decide."""
+        return ()
+
+    def status(self) -> Sequence[JsonObject]:
+        """Return its workers: none."""
+        return ()

@@ -1,0 +1,59 @@
+"""In how many exchanges a request is asked about: one where its body is sure to come, two where it may not.
+
+In one, ext_proc is sent the whole body with some headers beside it, and nothing has been answered before the decision.
+Envoy 1.40 never asks about a request without a body that way, so that needs headers to be sent first: two exchanges.
+A route says which it is, because Envoy reads a filter's settings from the route that matched before the decision.
+"""
+
+from envoy_data_plane.envoy.config.route import v3 as route
+from envoy_data_plane.envoy.extensions.filters.http.ext_proc import v3 as ext_proc
+from envoy_data_plane.envoy.type.matcher import v3 as matcher
+from envoy_data_plane.google.protobuf import Any
+
+ATTRIBUTES = (
+    "request.method",
+    "request.path",
+    "request.headers['x-request-id']",
+    "request.headers['content-type']",
+    "request.headers['content-encoding']",
+    "request.headers['anthropic-version']",
+)
+"""What is sent beside the body in place of the headers. (``request.headers`` as a whole comes as a useless text.)"""
+
+CHANGES_HEADERS = "x-request-timeout"
+"""The request header whose answer is a header for Envoy, which in one exchange it would not take."""
+
+_SEND, _SKIP = ext_proc.ProcessingModeHeaderSendMode.SEND, ext_proc.ProcessingModeHeaderSendMode.SKIP
+
+
+def processing_mode(*, headers: bool) -> ext_proc.ProcessingMode:
+    """Return the mode that sends the whole body, after the ``headers`` or without them, and nothing of the answer."""
+    return ext_proc.ProcessingMode(
+        request_header_mode=_SEND if headers else _SKIP,
+        request_body_mode=ext_proc.ProcessingModeBodySendMode.BUFFERED,
+        request_trailer_mode=_SKIP,
+        response_header_mode=_SKIP,
+        response_body_mode=ext_proc.ProcessingModeBodySendMode.NONE,
+        response_trailer_mode=_SKIP,
+    )
+
+
+def in_one() -> Any:
+    """Return the setting of the filter, for a route, by which it asks in one exchange."""
+    return Any.pack(
+        ext_proc.ExtProcPerRoute(overrides=ext_proc.ExtProcOverrides(processing_mode=processing_mode(headers=False)))
+    )
+
+
+def in_one_alone() -> list[route.HeaderMatcher]:
+    """Return the headers of a request that can be asked about in one exchange: a POST that gives its length.
+
+    Where there is none, a body may come all the same: in chunks over HTTP/1.1 (Envoy takes ``transfer-encoding`` away
+    before it looks for a route), unannounced over HTTP/2. Asking about it in two exchanges is never wrong.
+    """
+    length = matcher.StringMatcher(safe_regex=matcher.RegexMatcher(regex="0*[1-9][0-9]*"))
+    return [
+        route.HeaderMatcher(name=":method", string_match=matcher.StringMatcher(exact="POST")),
+        route.HeaderMatcher(name="content-length", string_match=length),
+        route.HeaderMatcher(name=CHANGES_HEADERS, present_match=False),
+    ]
