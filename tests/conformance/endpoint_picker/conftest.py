@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.conformance.endpoint_picker.picker import Picker
+from tests.conformance.endpoint_picker.picker import REPLY_SECONDS, Picker
 from tests.conformance.endpoint_picker.pods import Pod, Pods
 from tests.ports import free_port
 
@@ -20,6 +20,7 @@ OPTIONS = {
     "address": "ip:port of the picker; without it, tidegate picker is started",
     "health": "ip:port of its gRPC health service, where it is another",
     "pods": "ip:port of three endpoints or more, with commas: the kit serves them",
+    "patience": "seconds to wait for a reply; 10, where it does not say",
     "features": "what it can do beyond the protocol, with commas; see README.md",
 }
 TRANSPORT = os.environ.get("TIDEGATE_TEST_EXT_PROC_TRANSPORT", "grpc")
@@ -57,7 +58,8 @@ def picker(request: pytest.FixtureRequest, pods: Pods, tmp_path_factory: pytest.
     """The picker under test."""
     features = frozenset(filter(None, _given(request.config, "features").split(",")))
     if address := _given(request.config, "address"):
-        yield Picker(address, _given(request.config, "health") or address, features)
+        patience = float(_given(request.config, "patience") or REPLY_SECONDS)
+        yield Picker(address, _given(request.config, "health") or address, features, patience)
         return
     folder = tmp_path_factory.mktemp("picker")
     port, health = free_port(), free_port()

@@ -26,8 +26,9 @@ Reply = ext_proc_pb2.ProcessingResponse
 class Stream:
     """One stream, which is one request."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Any, patience: float) -> None:
         self.call = call
+        self.patience = patience
         self.reading: asyncio.Future[Any] | None = None
 
     async def send(self, *sent: ext_proc_pb2.ProcessingRequest) -> None:
@@ -38,7 +39,7 @@ class Stream:
     async def reply(self, kind: str | None = None) -> Reply:
         """Return the next reply, which is to be a ``kind``."""
         reading, self.reading = self.reading or asyncio.ensure_future(self.call.read()), None
-        async with asyncio.timeout(REPLY_SECONDS):
+        async with asyncio.timeout(self.patience):
             raw = await reading
         assert isinstance(raw, bytes), f"the stream ended: {await self.call.code()} {await self.call.details()}"
         reply = Reply.FromString(raw)
@@ -73,7 +74,7 @@ class Stream:
     async def ended(self) -> grpc.StatusCode:
         """End our side; return the status, after no more replies."""
         await self.call.done_writing()
-        async with asyncio.timeout(REPLY_SECONDS):
+        async with asyncio.timeout(self.patience):
             raw = await self.call.read()
             assert not isinstance(raw, bytes), f"a reply too many: {Reply.FromString(raw)}"
             code: grpc.StatusCode = await self.call.code()
@@ -120,6 +121,7 @@ class Picker:
     address: str
     health: str
     features: frozenset[str]
+    patience: float = REPLY_SECONDS
 
     @asynccontextmanager
     async def stream(self) -> AsyncIterator[Stream]:
@@ -128,7 +130,7 @@ class Picker:
         async with grpc.aio.insecure_channel(self.address, options=options) as channel:
             call: Any = channel.stream_stream(PROCESS)()
             try:
-                yield Stream(call)
+                yield Stream(call, self.patience)
             finally:
                 call.cancel()
 
