@@ -85,7 +85,7 @@ class Team:
         self._seats: list[Seat] = []
         self._relays: dict[Seat, Relay] = {}
         self._speaker: Seat | None = None
-        self._early_ends: OrderedDict[str, None] = OrderedDict()
+        self._early_ends: OrderedDict[str, RequestEnded] = OrderedDict()
         self._number = 0
         self._in_force = 0
         self._config = b""
@@ -152,7 +152,7 @@ class Team:
     def tell(self, fact: FleetEvent, now: float) -> None:
         """Tell every worker but the one that said so what is about to happen to the fleet at ``now``."""
         if isinstance(fact, RequestEnded) and fact.reservation_id not in self._fleet.ledger:
-            self._early_ends[fact.reservation_id] = None
+            self._early_ends[fact.reservation_id] = fact
             if len(self._early_ends) > EARLY_ENDS:
                 self._early_ends.popitem(last=False)
         message = messages.fact(fact, now)
@@ -250,13 +250,13 @@ class Team:
                 event(logger, "worker leaving", worker=seat.program.name, port=seat.port, pid=seat.pid)
 
     def _reserved(self, seat: Seat, reservation: Reservation) -> None:
-        if reservation.id in self._early_ends:
-            # The log entry about its end was read first; the worker itself was told of that end.
-            del self._early_ends[reservation.id]
-            return
-        seat.undelivered.add(reservation.id)
         self._apply(RequestReserved(reservation))
         self._journal.reserved(reservation)
+        if end := self._early_ends.pop(reservation.id, None):
+            # The log entry about its end was read first; the worker itself was told then.
+            self._apply(end)
+        else:
+            seat.undelivered.add(reservation.id)
 
     def left(self, seat: Seat) -> None:
         """Release what a worker had reserved for decisions that nobody will deliver."""
