@@ -39,6 +39,7 @@ class Plane:
         self.corrections = Corrections()
         self.metrics = Metrics(lambda: self.fleet.views(self.now), lambda: len(self.fleet.ledger))
         self.team = Team(self.fleet, self.corrections, self.metrics, self, self.apply, "text")
+        self.team._config = b"{}"  # as after the first ``configure``
         self.seats = [self._seat(number) for number in range(workers)]
 
     def _seat(self, number: int) -> FakeSeat:

@@ -42,6 +42,7 @@ def given_in(message: messages.ToWorker) -> Config:
 @pytest.fixture
 def plane() -> Plane:
     plane = Plane(0)
+    plane.team._config = b""
     plane.apply(static.declared(FIRST))
     plane.team.configure(FIRST)
     for number in range(2):
@@ -58,6 +59,21 @@ def test_a_new_worker_is_given_the_fleet_and_then_what_happens(plane: Plane) -> 
     plane.apply(static.declared(SECOND))
     plane.team.teach(Lesson("one", "m", 1000, 1100))
     assert kinds(seat.sent) == ["Welcome", "Declared", "Taught"]
+
+
+def test_workers_that_are_there_before_the_configuration_are_welcomed_with_it() -> None:
+    plane = Plane(2)
+    plane.team._config = b""
+    for seat in plane.seats:
+        seat.sent.clear()
+    plane.apply(static.declared(FIRST))
+    assert [seat.sent for seat in plane.seats] == [[], []]
+    plane.team.configure(FIRST)
+    for seat in plane.seats:
+        (welcome,) = seat.sent
+        assert given_in(welcome) == FIRST
+        assert isinstance(welcome, messages.Welcome)
+        assert welcome.fleet == plane.fleet.image()
 
 
 async def test_a_reload_waits_until_all_are_prepared_and_then_until_all_decide_by_it(plane: Plane) -> None:

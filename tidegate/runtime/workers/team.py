@@ -64,7 +64,7 @@ class Team:
         apply: Callable[[FleetEvent], None],
         log_format: str,
     ) -> None:
-        """Nothing is started before ``serving``.
+        """Nothing is started before ``starting``.
 
         Args:
             fleet: the one of which the workers have replicas.
@@ -94,8 +94,8 @@ class Team:
     # -- life
 
     @contextlib.asynccontextmanager
-    async def serving(self, control: Control) -> AsyncIterator[None]:
-        """Run the workers."""
+    async def starting(self, control: Control) -> AsyncIterator[None]:
+        """Run the workers. They import what they need while we get ready ourselves, and then wait to be welcomed."""
         self._seats = [Seat(number, port, self._log_format, self) for number, port in enumerate(control.ports, 1)]
         self._relays = {seat: Relay(self._metrics) for seat in self._seats}
         try:
@@ -103,12 +103,19 @@ class Team:
                 await self._children.adopt(seat)
             yield
         finally:
+            await self._children.stop()
+
+    @contextlib.asynccontextmanager
+    async def serving(self, control: Control) -> AsyncIterator[None]:  # noqa: ARG002  they have their ports
+        """Let the workers answer; at the end they finish what is open."""
+        try:
+            yield
+        finally:
             for seat in self._seats:
                 # Nobody else could answer, so there is nothing to wait for.
                 seat.announced = True
                 seat.send(messages.Stop())
                 seat.flush()
-            await self._children.stop()
 
     async def run(self) -> None:
         """Start again what dies, and end what hangs, until cancelled."""
@@ -164,6 +171,8 @@ class Team:
         self._broadcast(messages.Taught(*lesson))
 
     def _broadcast(self, message: messages.Message) -> None:
+        if not self._config:
+            return  # it is in what they are welcomed with
         encoded = encode(message)
         for seat in self._seats:
             if seat is not self._speaker:
@@ -182,8 +191,13 @@ class Team:
     def configure(self, config: Config) -> None:
         """Decide by ``config``, the first one or the one that was prepared last, from now on."""
         self._corrections.keep(pool.name for pool in config.pools)
-        self._prepared, self._config, self._in_force = None, _as_json(config), self._number
-        self._broadcast(messages.Decide(self._number))
+        first, self._config = not self._config, _as_json(config)
+        self._prepared, self._in_force = None, self._number
+        if first:
+            for seat in self._seats:
+                self.arrived(seat)
+        else:
+            self._broadcast(messages.Decide(self._number))
 
     async def settled(self) -> None:
         """Wait until every worker decides by what was configured last; one that does not is killed."""
@@ -205,6 +219,8 @@ class Team:
 
     def arrived(self, seat: Seat) -> None:
         """Give a new worker all that it begins with. What happens from here on, it is told."""
+        if not self._config:
+            return  # it is welcomed with the first configuration
         seat.send(
             messages.Welcome(
                 seat.port,
