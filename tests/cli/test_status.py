@@ -79,6 +79,19 @@ def test_the_fleet_is_printed_as_a_table_with_a_dash_for_the_unknown() -> None:
     ]
 
 
+def test_workers_are_listed_below_where_there_are_several() -> None:
+    workers = [
+        {"port": 18001, "state": "ready", "pid": 17, "restarts": 0},
+        {"port": 18002, "state": "starting", "pid": None, "restarts": 3},
+    ]
+    page = describe([], version="1", config_file=None, uptime_seconds=1, reservations=0, workers=workers)
+    with serving(make_app(lambda: b"", list, lambda: page)) as address:
+        result = run("--admin", address)
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.output.splitlines() if " 1800" in line]
+    assert rows == [["1", "18001", "ready", "0", "17"], ["2", "18002", "starting", "3", "-"]]
+
+
 def test_the_answer_is_printed_as_json_when_asked_for() -> None:
     with serving(admin()) as address:
         result = run("--admin", address, "--json")

@@ -55,7 +55,7 @@ def test_each_worker_sees_what_the_other_has_reserved(
         streams = []
         for number in range(24):
             streams.append(Stream(stack, 1))
-            until(lambda: sum(_inflight(stack)) == number + 1, 20, "it is reserved")  # noqa: B023
+            until(lambda: sum(_inflight(stack)) == number + 1, 60, "it is reserved")  # noqa: B023
             if number % 4 == 3:
                 assert _inflight(stack) == [number // 4 + 1] * 4
         _end(stack, held, streams)
@@ -64,7 +64,7 @@ def test_each_worker_sees_what_the_other_has_reserved(
 def test_a_burst_through_two_workers_spreads_evenly(tmp_path: Path, held: list[HoldingEngine]) -> None:
     with running(tmp_path, _over(held)) as (stack, _):
         streams = [Stream(stack, 1) for _ in range(32)]
-        until(lambda: sum(_inflight(stack)) == 32, 20, "all are in flight")
+        until(lambda: sum(_inflight(stack)) == 32, 60, "all are in flight")
         seen = _inflight(stack)
         assert max(seen) - min(seen) <= 2, seen
         assert len(seen) == 4

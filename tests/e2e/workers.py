@@ -41,10 +41,10 @@ class Workers:
         """Return the process of worker ``number``, from 0."""
         return psutil.Process(self.status()[number]["pid"])
 
-    def ready(self, seconds: float = 20) -> None:
+    def ready(self, seconds: float = 60) -> None:
         """Wait until all are ready, and Envoy has found them well."""
         until(lambda: all(worker["state"] == "ready" for worker in self.status()), seconds, "all workers are ready")
-        until(lambda: self._healthy() == len(self.status()), 10, "Envoy finds them well")
+        until(lambda: self._healthy() == len(self.status()), 20, "Envoy finds them well")
 
     def _healthy(self) -> int:
         return self.stat("cluster.tidegate_ext_proc.membership_healthy")
@@ -85,7 +85,7 @@ class Load:
         """Return the answers that were not 200."""
         return [answer for answer in self.answers if answer.status != 200]
 
-    def more(self, count: int, seconds: float = 20) -> None:
+    def more(self, count: int, seconds: float = 60) -> None:
         """Wait until so many more requests were answered."""
         enough = len(self.answers) + count
         until(lambda: len(self.answers) >= enough, seconds, f"{count} more answers")

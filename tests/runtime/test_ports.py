@@ -3,7 +3,8 @@
 import socket
 
 from tests.ports import free_port
-from tidegate.runtime.ports import Claim, conflicts
+from tidegate.config import parse
+from tidegate.runtime.ports import Claim, conflicts, of_control_plane
 
 
 def test_free_ports_are_no_conflict() -> None:
@@ -25,6 +26,14 @@ def test_all_taken_ports_are_one_line() -> None:
         lines = conflicts([Claim("clients", "127.0.0.1", first), Claim("metrics", "127.0.0.1", second)])
     needed = f"{first} on 127.0.0.1 for clients, {second} on 127.0.0.1 for metrics"
     assert lines == [f"ports are taken already; does Tidegate run already? Needed are {needed}"]
+
+
+def test_every_workers_port_is_wanted() -> None:
+    config = parse(
+        b"control: {workers: 3, ext_proc_port: 7000}\npools: [{name: a, endpoints: [{address: 10.0.0.1:1}]}]", ""
+    )
+    claimed = [claim.port for claim in of_control_plane(config) if "ext_proc_port" in claim.purpose]
+    assert claimed == [7000, 7001, 7002]
 
 
 def test_an_address_that_is_not_ours_is_a_conflict_too() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from collections.abc import Sequence
 
 import aiohttp
 import click
@@ -36,8 +37,16 @@ class _Pool(msgspec.Struct):
     endpoints: list[_Endpoint]
 
 
+class _Worker(msgspec.Struct):
+    port: int
+    state: str
+    restarts: int
+    pid: int | None = None
+
+
 class _Status(msgspec.Struct):
     pools: list[_Pool]
+    workers: list[_Worker] = []
 
 
 @click.command("status", short_help="Print the fleet as a control plane sees it.")
@@ -88,6 +97,18 @@ def _print(status: _Status) -> None:
         # Whoever reads from a pipe wants every address whole.
         console.width = PIPE_WIDTH
     console.print(table)
+    if status.workers:
+        console.print(_workers(status.workers))
+
+
+def _workers(workers: Sequence[_Worker]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    table.add_column("worker", no_wrap=True)
+    for heading in ("port", "state", "restarts", "pid"):
+        table.add_column(heading, no_wrap=True, justify="left" if heading == "state" else "right")
+    for number, worker in enumerate(workers, 1):
+        table.add_row(str(number), str(worker.port), worker.state, str(worker.restarts), str(worker.pid or "-"))
+    return table
 
 
 def _row(pool: str, endpoint: _Endpoint) -> tuple[str, ...]:

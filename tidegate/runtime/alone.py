@@ -19,6 +19,11 @@ class Alone:
         self.decider = decider
 
     @contextlib.asynccontextmanager
+    async def starting(self, control: Control) -> AsyncIterator[None]:  # noqa: ARG002  a worker would need it
+        """Nothing has to be started."""
+        yield
+
+    @contextlib.asynccontextmanager
     async def serving(self, control: Control, inflows: Inflows) -> AsyncIterator[None]:
         """Listen for Envoy; with h2 ``inflows`` come the same way.
 

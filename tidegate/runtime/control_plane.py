@@ -113,6 +113,7 @@ class ControlPlane:
         if taken := ports.conflicts(ports.of_control_plane(self._config)):
             raise BindError("\n".join(taken))
         async with contextlib.AsyncExitStack() as listening:
+            await listening.enter_async_context(self._deciding.starting(self._config.control))
             # In this order: Envoys that are waiting ask at once, and an unknown model would be a refusal.
             self._take_over(self._config)
             await self._listen(listening)

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
-from extproc.h2_transport import Inflows
 from tidegate.config import Config, Control
 from tidegate.fleet.events import FleetEvent, RequestEnded, RequestReserved
 from tidegate.fleet.ledger import Reservation
@@ -65,7 +64,7 @@ class Team:
         apply: Callable[[FleetEvent], None],
         log_format: str,
     ) -> None:
-        """Nothing is started before ``serving``.
+        """Nothing is started before ``starting``.
 
         Args:
             fleet: the one of which the workers have replicas.
@@ -86,7 +85,7 @@ class Team:
         self._seats: list[Seat] = []
         self._relays: dict[Seat, Relay] = {}
         self._speaker: Seat | None = None
-        self._early_ends: OrderedDict[str, None] = OrderedDict()
+        self._early_ends: OrderedDict[str, RequestEnded] = OrderedDict()
         self._number = 0
         self._in_force = 0
         self._config = b""
@@ -95,8 +94,8 @@ class Team:
     # -- life
 
     @contextlib.asynccontextmanager
-    async def serving(self, control: Control, inflows: Inflows) -> AsyncIterator[None]:  # noqa: ARG002
-        """Run the workers. ``inflows`` do not come their way."""
+    async def starting(self, control: Control) -> AsyncIterator[None]:
+        """Run the workers. They import what they need while we get ready ourselves, and then wait to be welcomed."""
         self._seats = [Seat(number, port, self._log_format, self) for number, port in enumerate(control.ports, 1)]
         self._relays = {seat: Relay(self._metrics) for seat in self._seats}
         try:
@@ -104,12 +103,19 @@ class Team:
                 await self._children.adopt(seat)
             yield
         finally:
+            await self._children.stop()
+
+    @contextlib.asynccontextmanager
+    async def serving(self, control: Control, inflows: Inflows) -> AsyncIterator[None]:  # noqa: ARG002
+        """Let the workers answer, who have their ports; at the end they finish what is open. No inflows come their way."""
+        try:
+            yield
+        finally:
             for seat in self._seats:
                 # Nobody else could answer, so there is nothing to wait for.
                 seat.announced = True
                 seat.send(messages.Stop())
                 seat.flush()
-            await self._children.stop()
 
     async def run(self) -> None:
         """Start again what dies, and end what hangs, until cancelled."""
@@ -153,7 +159,7 @@ class Team:
     def tell(self, fact: FleetEvent, now: float) -> None:
         """Tell every worker but the one that said so what is about to happen to the fleet at ``now``."""
         if isinstance(fact, RequestEnded) and fact.reservation_id not in self._fleet.ledger:
-            self._early_ends[fact.reservation_id] = None
+            self._early_ends[fact.reservation_id] = fact
             if len(self._early_ends) > EARLY_ENDS:
                 self._early_ends.popitem(last=False)
         message = messages.fact(fact, now)
@@ -165,6 +171,8 @@ class Team:
         self._broadcast(messages.Taught(*lesson))
 
     def _broadcast(self, message: messages.Message) -> None:
+        if not self._config:
+            return  # it is in what they are welcomed with
         encoded = encode(message)
         for seat in self._seats:
             if seat is not self._speaker:
@@ -183,8 +191,13 @@ class Team:
     def configure(self, config: Config) -> None:
         """Decide by ``config``, the first one or the one that was prepared last, from now on."""
         self._corrections.keep(pool.name for pool in config.pools)
-        self._prepared, self._config, self._in_force = None, _as_json(config), self._number
-        self._broadcast(messages.Decide(self._number))
+        first, self._config = not self._config, _as_json(config)
+        self._prepared, self._in_force = None, self._number
+        if first:
+            for seat in self._seats:
+                self.arrived(seat)
+        else:
+            self._broadcast(messages.Decide(self._number))
 
     async def settled(self) -> None:
         """Wait until every worker decides by what was configured last; one that does not is killed."""
@@ -206,6 +219,8 @@ class Team:
 
     def arrived(self, seat: Seat) -> None:
         """Give a new worker all that it begins with. What happens from here on, it is told."""
+        if not self._config:
+            return  # it is welcomed with the first configuration
         seat.send(
             messages.Welcome(
                 seat.port,
@@ -251,13 +266,13 @@ class Team:
                 event(logger, "worker leaving", worker=seat.program.name, port=seat.port, pid=seat.pid)
 
     def _reserved(self, seat: Seat, reservation: Reservation) -> None:
-        if reservation.id in self._early_ends:
-            # The log entry about its end was read first; the worker itself was told of that end.
-            del self._early_ends[reservation.id]
-            return
-        seat.undelivered.add(reservation.id)
         self._apply(RequestReserved(reservation))
         self._journal.reserved(reservation)
+        if end := self._early_ends.pop(reservation.id, None):
+            # The log entry about its end was read first; the worker itself was told then.
+            self._apply(end)
+        else:
+            seat.undelivered.add(reservation.id)
 
     def left(self, seat: Seat) -> None:
         """Release what a worker had reserved for decisions that nobody will deliver."""
