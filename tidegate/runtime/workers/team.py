@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
+from extproc.h2_transport import Inflows
 from tidegate.config import Config, Control
 from tidegate.fleet.events import FleetEvent, RequestEnded, RequestReserved
 from tidegate.fleet.ledger import Reservation
@@ -107,7 +108,10 @@ class Team:
 
     @contextlib.asynccontextmanager
     async def serving(self, control: Control, inflows: Inflows) -> AsyncIterator[None]:  # noqa: ARG002
-        """Let the workers answer, who have their ports; at the end they finish what is open. No inflows come their way."""
+        """Let the workers answer, who have ports of their own; at the end they finish what is open.
+
+        ``inflows`` do not come their way.
+        """
         try:
             yield
         finally:
