@@ -4,7 +4,7 @@ from typing import get_args
 import pytest
 
 from tests.engines import pages
-from tidegate import config
+from tidegate import config_values
 from tidegate.engines import dialects
 from tidegate.engines.dialect import Dialect
 from tidegate.engines.exposition import parse
@@ -25,7 +25,7 @@ def without(page: str, *fragments: str) -> str:
 
 
 def test_every_engine_of_the_configuration_has_a_dialect_and_no_other_has() -> None:
-    assert dialects.names() == tuple(sorted(get_args(config.Engine)))
+    assert dialects.names() == tuple(sorted(get_args(config_values.Engine)))
     assert all(isinstance(dialects.dialect(name), Dialect) for name in dialects.names())
 
 

@@ -266,7 +266,7 @@ class ControlPlane:
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
         await listening.enter_async_context(
             services.grpc_server(
-                control.address,
+                control,
                 control.xds_port,
                 (*self._discovery.handlers(), log.handler()),
                 services.FAREWELL_SECONDS,

@@ -17,6 +17,7 @@ from extproc.desk import Desk
 from extproc.transport import Observer
 from tidegate import addresses
 from tidegate.config import MAX_BODY_BYTES, Control
+from tidegate.runtime import credentials
 
 STOP_SECONDS = 1.0
 """How long what is being answered may go on after the stop; nothing should take longer than a decision."""
@@ -51,11 +52,15 @@ async def ext_proc(
     """
     address = control.address
     if control.ext_proc_transport == "grpc":
-        async with grpc_server(address, port, (grpc_transport.handler(desk, desk),), STOP_SECONDS, leaving):
+        async with grpc_server(control, port, (grpc_transport.handler(desk, desk),), STOP_SECONDS, leaving):
             yield
         return
     serving = h2_transport.serving(
-        address, port, desk, desk, inflows, max_body_bytes=MAX_BODY_BYTES, grace=STOP_SECONDS, leaving=leaving
+        *(address, port, desk, desk, inflows),
+        max_body_bytes=MAX_BODY_BYTES,
+        grace=STOP_SECONDS,
+        leaving=leaving,
+        tls=None if control.tls is None else credentials.for_asyncio(control.tls),
     )
     async with contextlib.AsyncExitStack() as listening:
         try:
@@ -67,7 +72,7 @@ async def ext_proc(
 
 @contextlib.asynccontextmanager
 async def grpc_server(
-    address: str,
+    control: Control,
     port: int,
     handlers: tuple[grpc.GenericRpcHandler, ...],
     grace: float,
@@ -78,16 +83,20 @@ async def grpc_server(
     At the end, or once ``leaving`` is set, it says that it serves no more; at the end its calls get ``grace`` seconds.
 
     Raises:
-        BindError: ``port`` on ``address`` cannot be bound.
+        BindError: ``port`` on the address of ``control`` cannot be bound.
     """
     server = grpc.aio.server(options=grpc_transport.server_options(MAX_BODY_BYTES))
     server.add_generic_rpc_handlers(handlers)
     healthy = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
     try:
-        server.add_insecure_port(addresses.joined(address, port))
+        place = addresses.joined(control.address, port)
+        if control.tls is None:
+            server.add_insecure_port(place)
+        else:
+            server.add_secure_port(place, credentials.for_grpc(control.tls))
     except RuntimeError:
-        raise _taken(address, port) from None
+        raise _taken(control.address, port) from None
     await server.start()
     await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
     announcing = asyncio.ensure_future(_announce(leaving or asyncio.Event(), healthy))
