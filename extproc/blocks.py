@@ -6,17 +6,16 @@ Written like ``conversation``, by the same rules: what is not known counts as no
 import json
 from typing import Any
 
+from extproc import image_size
 from extproc.body import MAX_ITEMS
 from extproc.conversation import FILE_TOKENS, Contribution
 from extproc.errors import ApiError, missing, wrong_type, wrong_value
+from tidegate.tokens import images
 from tidegate.tokens.prompt import Conversation
 
-IMAGE_TOKENS = 1369
-"""A 1024 x 1024 image in patches of 28 pixels, as Claude counts it."""
 
-
-def of_conversation(system: Any, messages: Any) -> Contribution:
-    """Return what a system prompt and messages put into the prompt.
+def of_conversation(system: Any, messages: Any, model: str = "") -> Contribution:
+    """Return what a system prompt and messages put into the prompt of ``model``.
 
     Raises:
         ApiError: they are missing, too many, or of another form.
@@ -27,7 +26,7 @@ def of_conversation(system: Any, messages: Any) -> Contribution:
         raise wrong_type("messages", "an array of messages")
     if not messages:
         raise wrong_value("messages", "at least one message")
-    walk = _Walk(len(messages))
+    walk = _Walk(len(messages), model)
     if system is not None:
         walk.content(system, "system")
     for place, message in enumerate(messages):
@@ -41,7 +40,8 @@ def of_conversation(system: Any, messages: Any) -> Contribution:
 class _Walk:
     """What was found so far, and how much was looked at."""
 
-    def __init__(self, items: int) -> None:
+    def __init__(self, items: int, model: str) -> None:
+        self._model = model
         self.texts: list[str] = []
         self.tokens = 0
         self._items = items
@@ -76,7 +76,7 @@ class _Walk:
             case "text":
                 self._text(block.get("text"))
             case "image":
-                self.tokens += IMAGE_TOKENS
+                self.tokens += self._image(block.get("source"))
             case "document":
                 self._document(block.get("source"))
             case "tool_use" | "server_tool_use":
@@ -85,6 +85,10 @@ class _Walk:
             case "tool_result" | "search_result" if not nested:
                 self.content(block.get("content"), f"{param}.content", nested=True)
         # The thinking of earlier turns is dropped before the prompt is made.
+
+    def _image(self, source: Any) -> int:
+        data = source.get("data") if isinstance(source, dict) else None
+        return images.tokens(self._model, image_size.of_base64(data) if isinstance(data, str) else None)
 
     def _document(self, source: Any) -> None:
         text = source.get("data") if isinstance(source, dict) and source.get("type") == "text" else None

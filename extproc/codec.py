@@ -9,6 +9,7 @@ from typing import cast
 from google.protobuf import struct_pb2
 from google.protobuf.message import DecodeError
 
+from extproc import deadline
 from extproc.errors import ApiError, Shape
 from extproc.stream import Message, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders, WholeRequest
 from extproc.usage import Usage
@@ -32,6 +33,7 @@ ATTRIBUTES = {
     "request.headers['x-request-id']": "x-request-id",
     "request.headers['content-type']": "content-type",
     "request.headers['content-encoding']": "content-encoding",
+    "request.headers['anthropic-version']": "anthropic-version",
 }
 """Where headers are not sent: the attributes (CEL) that stand for those a decision reads, by the header's name."""
 
@@ -88,28 +90,43 @@ CONTINUE = ext_proc_pb2.ProcessingResponse(request_headers=ext_proc_pb2.HeadersR
 # (23 us a decision against 6).
 
 
-def decision_on_headers(request: InferenceRequest, decision: Decision, usage: Usage = Usage.CHAT_COMPLETIONS) -> bytes:
-    """Return the reply to the headers of a request without a body that sends it where ``decision`` says."""
+def decision_on_headers(
+    request: InferenceRequest,
+    decision: Decision,
+    usage: Usage = Usage.CHAT_COMPLETIONS,
+    timeout: float | None = None,
+) -> bytes:
+    """Return the reply to the headers of a request without a body, likewise."""
     reply = ext_proc_pb2.ProcessingResponse()
-    _send_on(reply.request_headers.response)
+    _send_on(reply.request_headers.response, timeout)
     _describe(reply, request, decision, usage)
     return reply.SerializeToString()
 
 
-def decision_on_body(request: InferenceRequest, decision: Decision, usage: Usage = Usage.CHAT_COMPLETIONS) -> bytes:
-    """Return the reply to the body that sends the request where ``decision`` says."""
+def decision_on_body(
+    request: InferenceRequest,
+    decision: Decision,
+    usage: Usage = Usage.CHAT_COMPLETIONS,
+    timeout: float | None = None,
+) -> bytes:
+    """Return the reply to the body that sends the request where ``decision`` says.
+
+    ``timeout`` is how many seconds the whole request may take, ``None`` where nothing but the pool bounds it.
+    """
     reply = ext_proc_pb2.ProcessingResponse()
-    _send_on(reply.request_body.response)
+    _send_on(reply.request_body.response, timeout)
     _describe(reply, request, decision, usage)
     return reply.SerializeToString()
 
 
-def _send_on(response: ext_proc_pb2.CommonResponse) -> None:
+def _send_on(response: ext_proc_pb2.CommonResponse, timeout: float | None) -> None:
     """Have Envoy go on, and choose the route anew, by the pool that the metadata names."""
     response.clear_route_cache = True
     # Envoy 1.40 ignores that (and counts clear_route_cache_ignored) where no header mutation is present; an empty one
     # is enough.
     response.header_mutation.SetInParent()
+    if timeout is not None:
+        _set_header(response.header_mutation, deadline.TOLD_BY, deadline.told(timeout))
 
 
 def _describe(
@@ -151,10 +168,14 @@ def _immediate(status: int, body: bytes, reason: str, headers: Mapping[str, str]
     answer.body = body
     answer.details = f"tidegate_{reason}"
     for name, value in {"content-type": "application/json", **headers}.items():
-        option = answer.headers.set_headers.add()
-        option.header.key = name
-        option.header.raw_value = value.encode("latin-1")
-        option.append_action = core_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+        _set_header(answer.headers, name, value)
     for name, value in known.items():
         reply.dynamic_metadata.fields[NAMESPACE].struct_value.fields[name].string_value = value
     return reply.SerializeToString()
+
+
+def _set_header(mutation: ext_proc_pb2.HeaderMutation, name: str, value: str) -> None:
+    option = mutation.set_headers.add()
+    option.header.key = name
+    option.header.raw_value = value.encode("latin-1")
+    option.append_action = core_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD

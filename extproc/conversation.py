@@ -10,16 +10,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from extproc import image_size
 from extproc.body import MAX_ITEMS
 from extproc.errors import missing, wrong_type, wrong_value
+from tidegate.tokens import images
 from tidegate.tokens.prompt import Conversation
 
 INSTRUCTING = ("system", "developer")
 """Roles of messages that instruct the model."""
 
-IMAGE_TOKENS = 765
-"""A 1024 x 1024 image for GPT-4o (85 + 4 x 170). Its true size is not known without fetching or decoding it, and both
-are out of the question here."""
+IMAGE_TOKENS = images.tokens("", None)
+"""An image of the usual size for GPT-4o. Where one is behind a URL, its size is not known: nothing is ever fetched."""
 
 AUDIO_BYTES_PER_TOKEN = 1600
 """Base64 characters of audio per token, roughly."""
@@ -33,11 +34,9 @@ VIDEO_TOKENS = 8 * IMAGE_TOKENS
 FILE_TOKENS = 1500
 """A document: about three pages of text."""
 
+_IMAGES = frozenset({"image_url", "input_image", "image", "image_embeds"})
+
 _FLAT = {
-    "image_url": IMAGE_TOKENS,
-    "input_image": IMAGE_TOKENS,
-    "image": IMAGE_TOKENS,
-    "image_embeds": IMAGE_TOKENS,
     "audio_url": AUDIO_TOKENS,
     "input_audio": AUDIO_TOKENS,
     "video_url": VIDEO_TOKENS,
@@ -63,8 +62,8 @@ class Contribution(NamedTuple):
     shape: Conversation | None = None
 
 
-def of_messages(messages: Any) -> Contribution:
-    """Return what the messages of a conversation put into the prompt.
+def of_messages(messages: Any, model: str = "") -> Contribution:
+    """Return what the messages of a conversation put into the prompt of ``model``.
 
     Raises:
         ApiError: they are missing, too many, or not messages.
@@ -85,7 +84,7 @@ def of_messages(messages: Any) -> Contribution:
         if items > MAX_ITEMS:
             raise wrong_value("messages", f"at most {MAX_ITEMS} messages, parts and calls together")
         instructions += message.get("role") in INSTRUCTING
-        tokens += add_content(message.get("content"), f"messages[{place}].content", texts)
+        tokens += add_content(message.get("content"), f"messages[{place}].content", texts, model)
         if isinstance(name := message.get("name"), str):
             texts.append(name)
             names += 1
@@ -121,8 +120,8 @@ def of_schemas(**fields: msgspec.Raw) -> list[str]:
     return texts
 
 
-def add_content(content: Any, param: str, texts: list[str]) -> int:
-    """Add the texts of one message's content to ``texts``; return an estimate of its other tokens.
+def add_content(content: Any, param: str, texts: list[str], model: str = "") -> int:
+    """Add the texts of one message's content to ``texts``; return an estimate of its other tokens for ``model``.
 
     Raises:
         ApiError: it is neither a text nor parts; ``param`` names it.
@@ -140,18 +139,33 @@ def add_content(content: Any, param: str, texts: list[str]) -> int:
             texts.append(part)
         elif isinstance(part, dict):
             texts += [text for key in _TEXT_KEYS if isinstance(text := part.get(key), str)]
-            tokens += _media_tokens(part)
+            tokens += _media_tokens(part, model)
         else:
             raise wrong_type(f"{param}[{place}]", "a string or an object")
     return tokens
 
 
-def _media_tokens(part: dict[str, Any]) -> int:
+def _media_tokens(part: dict[str, Any], model: str) -> int:
     audio = part.get("input_audio")
     if isinstance(audio, dict) and isinstance(data := audio.get("data"), str):
         return max(1, len(data) // AUDIO_BYTES_PER_TOKEN)
     kind = part.get("type")
-    return _FLAT.get(kind, 0) if isinstance(kind, str) else 0
+    if not isinstance(kind, str):
+        return 0
+    return _image_tokens(part, model) if kind in _IMAGES else _FLAT.get(kind, 0)
+
+
+def _image_tokens(part: dict[str, Any], model: str) -> int:
+    """Return the tokens of an image in any of the spellings, its size read from its data where they are here."""
+    image, source = part.get("image_url"), part.get("source")
+    held = image if isinstance(image, dict) else part
+    url = held.get("url") if held is image else image
+    size = None
+    if isinstance(url, str):
+        size = image_size.of_data_url(url)
+    elif isinstance(source, dict) and isinstance(data := source.get("data"), str):
+        size = image_size.of_base64(data)
+    return images.tokens(model, size, low=held.get("detail") == "low")
 
 
 def _add_calls(message: dict[str, Any], texts: list[str]) -> None:

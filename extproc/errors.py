@@ -22,6 +22,9 @@ RETRY_AFTER_SECONDS = 1
 ANTHROPIC_PATH = "/v1/messages"
 """Where Anthropic's API begins."""
 
+ANTHROPIC_VERSION = "anthropic-version"
+"""The header by which its clients tell themselves from OpenAI's, on the paths that both APIs have."""
+
 _ANTHROPIC_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -41,10 +44,12 @@ class Shape(enum.Enum):
     ANTHROPIC = enum.auto()
 
 
-def shape_of(path: str) -> Shape:
-    """Return the form that clients of ``path`` expect."""
-    here = path == ANTHROPIC_PATH or path.startswith(f"{ANTHROPIC_PATH}/")
-    return Shape.ANTHROPIC if here else Shape.OPENAI
+def shape_of(headers: Mapping[str, str]) -> Shape:
+    """Return the form that the client of a request with these headers expects."""
+    path = headers.get(":path", "").partition("?")[0]
+    its_own = path == ANTHROPIC_PATH or path.startswith(f"{ANTHROPIC_PATH}/")
+    shared = path.startswith("/v1/models") and ANTHROPIC_VERSION in headers
+    return Shape.ANTHROPIC if its_own or shared else Shape.OPENAI
 
 
 class ApiError(Exception):

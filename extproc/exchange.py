@@ -5,10 +5,11 @@ the stream was cancelled, the reply could not be written) it is released here. F
 access log and to the lease.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from extproc import codec
-from extproc.apis import PASSED_ON, Api, match, path_of
+from extproc import codec, deadline
+from extproc.apis import PASSED_ON, Api, match
 from extproc.desk import Desk
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
 from extproc.stream import Action, Event, LocalProtocolError, Stream
@@ -73,6 +74,7 @@ class _Visit:
         "_answer",
         "_api",
         "_coding",
+        "_deadline",
         "_decision",
         "_desk",
         "_error",
@@ -82,12 +84,15 @@ class _Visit:
         "_request",
         "_request_id",
         "_shape",
+        "_timeout",
     )
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._api: Api | None = None
         self._coding: str | None = None
+        self._timeout: float | None = None
+        self._deadline = 0.0
         self._known: dict[str, str] = {}
         self._request: InferenceRequest | None = None
         self._decision: Decision | None = None
@@ -100,8 +105,7 @@ class _Visit:
 
     def match(self, stream: Stream) -> Event:
         self._request_id = stream.headers.get("x-request-id", "")
-        path = path_of(stream.headers)
-        self._shape = shape_of(path)
+        self._shape = shape_of(stream.headers)
         try:
             catalogue = self._desk.catalogue()
             self._api = api = match(stream.headers, pass_on=bool(catalogue.unknown_paths))
@@ -109,15 +113,29 @@ class _Visit:
             if api is PASSED_ON:
                 self._pool = catalogue.unknown_paths
             elif api.answer is not None:
-                self._answer = api.answer(path, catalogue)
+                self._answer = api.answer(stream.headers, catalogue)
             else:
                 self._coding = self._desk.intake.coding(stream.headers)
+                self._timeout = deadline.of_headers(stream.headers)
         except ApiError as error:
             return self._refused(error)
+        if self._timeout is not None:
+            self._deadline = asyncio.get_running_loop().time() + self._timeout
         # An answer of ours goes the way of a refusal: no decision, and Envoy is given what to say.
         return Event.MATCHED if self._answer is None else Event.REFUSED
 
     async def decide(self, body: bytes) -> Event:
+        if self._timeout is None:
+            return await self._decide(body)
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                # The client may have taken all the time there was to send it.
+                await asyncio.sleep(0)
+                return await self._decide(body)
+        except TimeoutError:
+            return self._refused(deadline.missed())
+
+    async def _decide(self, body: bytes) -> Event:
         if self._api is None or self._api.parse is None:
             raise LocalProtocolError("a decision before there was an API")
         try:
@@ -161,7 +179,7 @@ class _Visit:
         if self._api is None or self._request is None or self._decision is None:
             raise LocalProtocolError("a reply before there was a decision")
         encode = codec.decision_on_headers if action is Action.ROUTE_HEADERS else codec.decision_on_body
-        return encode(self._request, self._decision, self._api.usage)
+        return encode(self._request, self._decision, self._api.usage, self._timeout)
 
     def delivered(self) -> None:
         if self._held is not None:

@@ -63,19 +63,19 @@ async def serving(
     *,
     max_body_bytes: int,
     grace: float,
-    leaving: asyncio.Event | None = None,
+    healthy: Callable[[], bool] = lambda: True,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     """Serve ``desk`` and ``inflows`` on ``address`` and ``port`` (0: any free one); give the port.
 
-    Once ``leaving`` is set, health checks are answered with NOT_SERVING. At the end nothing is accepted any more, and
-    streams that are open get ``grace`` seconds; then inflows are told to go elsewhere, and have half a second more.
-    With ``tls``, a peer that does not agree to speak h2 over it is not served.
+    Health checks are answered as ``healthy`` says. At the end they are answered with NOT_SERVING, nothing is accepted
+    any more, and streams that are open get ``grace`` seconds; then inflows are told to go elsewhere, and have half a
+    second more. With ``tls``, a peer that does not agree to speak h2 over it is not served.
 
     Raises:
         OSError: the port cannot be bound.
     """
-    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, inflows or {}, leaving)
+    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, inflows or {}, healthy)
     loop = asyncio.get_running_loop()
     # Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
     listening = await loop.create_server(
@@ -107,11 +107,11 @@ class Server:
         observer: Observer,
         max_message_bytes: int,
         inflows: Inflows,
-        leaving: asyncio.Event | None = None,
+        healthy: Callable[[], bool] = lambda: True,
     ) -> None:
         """Serve ``desk``, which takes messages of up to ``max_message_bytes``, and ``inflows``.
 
-        Once ``leaving`` is set, it is unhealthy.
+        ``healthy`` says what health checks are told.
         """
         self._max_message_bytes = max_message_bytes
         self._inflows = {path.encode(): reader for path, reader in inflows.items()}
@@ -124,7 +124,7 @@ class Server:
         self._held = 0
         self._full = False
         self._draining = False
-        self._leaving = leaving or asyncio.Event()
+        self._healthy = healthy
 
     @property
     def connections(self) -> int:
@@ -259,7 +259,7 @@ class Server:
         if message not in {b"", b"\x0a\x00"}:
             return Ending(Status.NOT_FOUND, "unknown service")
         states = health_pb2.HealthCheckResponse
-        state = states.NOT_SERVING if self._draining or self._leaving.is_set() else states.SERVING
+        state = states.SERVING if self._healthy() and not self._draining else states.NOT_SERVING
         await stream.write(states(status=state).SerializeToString())
         return Ending(Status.OK)
 

@@ -54,6 +54,7 @@ EVERY_KEY: dict[str, Any] = {
             "policy": "weighted",
             "destinations": 2,
             "retries": 0,
+            "timeout_seconds": 600.0,
             "tokenizer": None,
             "endpoints": [{"address": "[fd00::1]:8000", "weight": 10}],
         },

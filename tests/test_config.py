@@ -118,7 +118,10 @@ def test_equal_addresses_are_written_alike() -> None:
             ),
         ),
         ("scrape.path", "interval_seconds, timeout_seconds, max_bytes"),
-        ("pools.0.polices", "name, engine, models, policy, destinations, retries, tokenizer, endpoints"),
+        (
+            "pools.0.polices",
+            "name, engine, models, policy, destinations, retries, timeout_seconds, tokenizer, endpoints",
+        ),
         ("pools.0.endpoints.0.port", "address, weight"),
     ],
 )

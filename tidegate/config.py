@@ -218,6 +218,12 @@ class Pool(Section):
     retries: int = Field(
         2, ge=0, le=10, description="How often Envoy tries again elsewhere while nothing was delivered."
     )
+    timeout_seconds: Seconds = Field(
+        0.0,
+        ge=0.0,
+        description="How long a request may take, from its first byte to its answer's last, before it is answered with "
+        "504 or its answer is cut off; 0 for no bound. `x-request-timeout` can only shorten it.",
+    )
     tokenizer: TokenizerFile | None = Field(
         None,
         description="Absolute path of the model's own tokenizer.json, which counts prompts exactly; needs "

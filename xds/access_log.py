@@ -18,6 +18,10 @@ TAGS = {
 """Microseconds to the first byte of the answer's *body*: engines send its headers long before the first token. The
 first counts from the request's arrival, waiting included, the second from its delivery to the engine."""
 
+BUFFER_BYTES = 16_777_216
+"""What Envoy holds of the log while it cannot be sent at once; what exceeds that is lost, and with it the ends of requests.
+The default is 16 KB: of 2,000 answers that ended together, 1,600 ends were lost (measured). An entry takes about 1 KB."""
+
 SIGN_OF_LIFE_SECONDS = 10.0
 """How often a request that runs is reported; ``limits.lease_seconds`` rests on it."""
 
@@ -38,6 +42,7 @@ def access_log() -> accesslog.AccessLog:
                     transport_api_version=core.ApiVersion.V3,
                     grpc_service=grpc_service(ACCESS_LOG_CLUSTER),
                     buffer_flush_interval=seconds(0.1),
+                    buffer_size_bytes=BUFFER_BYTES,
                     custom_tags=[tracing.CustomTag(tag=tag, value=value) for tag, value in TAGS.items()],
                 )
             )

@@ -6,6 +6,7 @@ from envoy_data_plane.envoy.extensions.http.early_header_mutation.header_mutatio
 from envoy_data_plane.envoy.type.matcher import v3 as matcher
 
 from xds.messages import extension
+from xds.names import DEADLINE_HEADER
 
 CONTROL_PREFIXES = (
     "x-gateway-",  # Gateway API Inference Extension
@@ -26,6 +27,7 @@ CONTROL_NAMES = (
     "x-priority",
     "x-session-node",
     "x-canary",
+    DEADLINE_HEADER,
 )
 """Their variants with an underscore never get here: such requests are rejected (``listener``)."""
 

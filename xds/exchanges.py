@@ -16,8 +16,12 @@ ATTRIBUTES = (
     "request.headers['x-request-id']",
     "request.headers['content-type']",
     "request.headers['content-encoding']",
+    "request.headers['anthropic-version']",
 )
 """What is sent beside the body in place of the headers. (``request.headers`` as a whole comes as a useless text.)"""
+
+CHANGES_HEADERS = "x-request-timeout"
+"""The request header whose answer is a header for Envoy, which in one exchange it would not take."""
 
 _SEND, _SKIP = ext_proc.ProcessingModeHeaderSendMode.SEND, ext_proc.ProcessingModeHeaderSendMode.SKIP
 
@@ -41,8 +45,8 @@ def in_one() -> Any:
     )
 
 
-def with_a_body() -> list[route.HeaderMatcher]:
-    """Return the headers that say that a body follows: those of a POST with a length.
+def in_one_alone() -> list[route.HeaderMatcher]:
+    """Return the headers of a request that can be asked about in one exchange: a POST that gives its length.
 
     Where there is none, a body may come all the same: in chunks over HTTP/1.1 (Envoy takes ``transfer-encoding`` away
     before it looks for a route), unannounced over HTTP/2. Asking about it in two exchanges is never wrong.
@@ -51,4 +55,5 @@ def with_a_body() -> list[route.HeaderMatcher]:
     return [
         route.HeaderMatcher(name=":method", string_match=matcher.StringMatcher(exact="POST")),
         route.HeaderMatcher(name="content-length", string_match=length),
+        route.HeaderMatcher(name=CHANGES_HEADERS, present_match=False),
     ]

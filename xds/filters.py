@@ -15,23 +15,28 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Limits
-from xds.exchanges import ATTRIBUTES, processing_mode
+from xds.exchanges import ATTRIBUTES, CHANGES_HEADERS, processing_mode
 from xds.messages import grpc_service, seconds
 from xds.names import (
+    BUFFER_FILTER,
+    DECISION_FILTER,
     DECISION_NAMESPACE,
     DESTINATION_NAMESPACE,
     EXT_PROC_CLUSTER,
-    EXT_PROC_FILTER,
     USAGE_FILTER,
     USAGE_NAMESPACE,
 )
 from xds.routes import other_hosts
 
-READ_BY_A_DECISION = (":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id")
+READ_BY_A_DECISION = (
+    *(":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id"),
+    *("anthropic-version", CHANGES_HEADERS),
+)
 """The headers that ext_proc is sent. What no decision reads, credentials above all, does not leave Envoy."""
 
-SMUGGLERS = "^(content-length|transfer-encoding|host)$"
-"""Headers that ext_proc may not set: a wrong length makes the rest of a body a second request (measured with 1.40)."""
+SMUGGLERS = "^(:.*|content-length|transfer-encoding|host)$"
+"""Headers that ext_proc may not set: a wrong length makes the rest of a body a second request, and another path reaches
+an API that nobody decided on (measured with 1.40: Envoy lets ``:path`` be set by default)."""
 
 RETRY_PAUSE = 0.5
 """Longest pause in seconds between two tries to reach a control plane that is not there."""
@@ -49,8 +54,8 @@ def http_filters(limits: Limits) -> list[hcm.HttpFilter]:
     It also sets the length of a body that ext_proc has changed.
     """
     return [
-        _filter(EXT_PROC_FILTER, _ext_proc(limits)),
-        _filter("envoy.filters.http.buffer", buffer.Buffer(max_request_bytes=limits.max_body_bytes)),
+        _filter(DECISION_FILTER, _ext_proc(limits)),
+        _filter(BUFFER_FILTER, buffer.Buffer(max_request_bytes=limits.max_body_bytes)),
         hcm.HttpFilter(name=USAGE_FILTER, typed_config=_usage()),
         _filter("envoy.filters.http.router", router.Router(suppress_envoy_headers=True)),
     ]

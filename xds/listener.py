@@ -61,7 +61,8 @@ def _connection_manager(limits: Limits) -> hcm.HttpConnectionManager:
         early_header_mutation_extensions=[strip_control_headers()],
         normalize_path=True,
         merge_slashes=True,
-        path_with_escaped_slashes_action=hcm.HttpConnectionManagerPathWithEscapedSlashesAction.REJECT_REQUEST,
+        # Names of models have slashes. Where an engine might make a slash of one, the decision refuses it.
+        path_with_escaped_slashes_action=hcm.HttpConnectionManagerPathWithEscapedSlashesAction.KEEP_UNCHANGED,
         common_http_protocol_options=core.HttpProtocolOptions(
             headers_with_underscores_action=core.HttpProtocolOptionsHeadersWithUnderscoresAction.REJECT_REQUEST
         ),

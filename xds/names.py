@@ -6,11 +6,16 @@ LISTENER = "inference"
 ROUTES = "inference"
 """The route configuration of that listener."""
 
-EXT_PROC_FILTER = "envoy.filters.http.ext_proc"
 EXT_PROC_CLUSTER = "tidegate_ext_proc"
 ACCESS_LOG_CLUSTER = "tidegate_access_log"
 UNDECIDED_CLUSTER = "tidegate_undecided"
 """A cluster without endpoints: where a request goes that nobody decided on. Pool names cannot hold an underscore."""
+
+TOO_LARGE = "tidegate_too_large"
+"""The route of requests that say they are larger than a body may be."""
+
+DECISION_FILTER = "envoy.filters.http.ext_proc"
+BUFFER_FILTER = "envoy.filters.http.buffer"
 
 DECISION_NAMESPACE = "tidegate"
 """Dynamic metadata in which ext_proc says what it decided; ``pool`` is the cluster."""
@@ -27,3 +32,6 @@ USAGE_NAMESPACE = "ai_usage"
 ACCESS_LOG = "tidegate"
 TTFT_TAG = "ttft_us"
 UPSTREAM_TTFT_TAG = "upstream_ttft_us"
+
+DEADLINE_HEADER = "grpc-timeout"
+"""In which a decision tells Envoy how long the whole request may take."""

@@ -3,15 +3,28 @@
 import dataclasses
 
 from envoy_data_plane.envoy.config.route import v3 as route
+from envoy_data_plane.envoy.extensions.filters.http.buffer import v3 as buffer
+from envoy_data_plane.envoy.extensions.filters.http.ext_proc import v3 as ext_proc
 from envoy_data_plane.envoy.extensions.retry.host.previous_hosts import v3 as previous_hosts
+from envoy_data_plane.envoy.type import v3 as envoy_type
 from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Config, Limits, Pool
-from xds.exchanges import in_one, with_a_body
+from xds.exchanges import in_one, in_one_alone
 from xds.messages import seconds
-from xds.names import DECISION_NAMESPACE, EXT_PROC_FILTER, ROUTES, SERVED_KEY, UNDECIDED_CLUSTER, USAGE_FILTER
+from xds.names import (
+    BUFFER_FILTER,
+    DEADLINE_HEADER,
+    DECISION_FILTER,
+    DECISION_NAMESPACE,
+    ROUTES,
+    SERVED_KEY,
+    TOO_LARGE,
+    UNDECIDED_CLUSTER,
+    USAGE_FILTER,
+)
 
 RETRY_ON = "connect-failure,refused-stream,reset,retriable-status-codes"
 """Failures before the answer's headers; Envoy retries nothing after them. Timeouts are not among them: a second engine
@@ -20,6 +33,14 @@ would begin the same long work anew."""
 RETRIABLE_STATUS = (429, 502, 503)
 """What a busy or starting engine says (vLLM, SGLang, llama.cpp 503; TGI 429). A 500 may be the request's own doing."""
 
+
+MAX_INT64 = 2**63 - 1
+
+_ANSWERED_AT_ONCE = {
+    DECISION_FILTER: Any.pack(ext_proc.ExtProcPerRoute(disabled=True)),
+    BUFFER_FILTER: Any.pack(buffer.BufferPerRoute(disabled=True)),
+}
+"""For what is answered by its headers alone."""
 
 USAGE_PROTOCOLS = {"responses": ai_pb2.OPENAI_RESPONSES, "messages": ai_pb2.ANTHROPIC_MESSAGES}
 """How answers tell their token usage, by what the decision says in ``usage``, where it is not the filter's default."""
@@ -39,13 +60,15 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
                 name=ROUTES,
                 domains=["*"],
                 routes=[
+                    _no_tunnels(),
                     *(route for pool in config.pools for route in _of_pool(pool, config.limits)),
+                    _too_large(config.limits),
                     *_undecided(config),
                 ],
             )
         ],
-        # Token usage cannot be read out of a compressed answer.
-        request_headers_to_remove=["accept-encoding"],
+        # Token usage cannot be read out of a compressed answer; the other one was for Envoy.
+        request_headers_to_remove=["accept-encoding", DEADLINE_HEADER],
         # What an engine says to gateways is not for clients.
         response_headers_to_remove=[SERVED_KEY, "endpoint-load-metrics"],
     )
@@ -70,6 +93,11 @@ def _decided(pool: Pool, limits: Limits, usage: str | None = None) -> route.Rout
         route=route.RouteAction(
             cluster=pool.name,
             timeout=seconds(0),
+            # Of the whole stream; ``timeout`` is the answer's alone, and outlier detection holds it against endpoints.
+            max_stream_duration=route.RouteActionMaxStreamDuration(
+                max_stream_duration=seconds(pool.timeout_seconds),
+                grpc_timeout_header_max=seconds(pool.timeout_seconds),
+            ),
             idle_timeout=seconds(limits.idle_timeout_seconds),
             retry_policy=route.RetryPolicy(
                 retry_on=RETRY_ON,
@@ -80,6 +108,27 @@ def _decided(pool: Pool, limits: Limits, usage: str | None = None) -> route.Rout
                 retry_back_off=route.RetryPolicyRetryBackOff(base_interval=seconds(0.01), max_interval=seconds(0.05)),
             ),
         ),
+    )
+
+
+def _no_tunnels() -> route.Route:
+    """Return what CONNECT meets: it has no end, and a decision would wait for it. Envoy refuses it with 403 or 405."""
+    return route.Route(
+        name="tidegate_no_tunnels",
+        match=route.RouteMatch(connect_matcher=route.RouteMatchConnectMatcher()),
+        typed_per_filter_config=_ANSWERED_AT_ONCE,
+        direct_response=route.DirectResponseAction(status=405),
+    )
+
+
+def _too_large(limits: Limits) -> route.Route:
+    """Return what answers a request that says it is too large before anything of its body is taken."""
+    too_long = envoy_type.Int64Range(start=limits.max_body_bytes + 1, end=MAX_INT64)
+    return route.Route(
+        name=TOO_LARGE,
+        match=route.RouteMatch(prefix="/", headers=[route.HeaderMatcher(name="content-length", range_match=too_long)]),
+        typed_per_filter_config=_ANSWERED_AT_ONCE,
+        direct_response=route.DirectResponseAction(status=413),
     )
 
 
@@ -95,8 +144,8 @@ def _undecided(config: Config) -> list[route.Route]:
         return [nowhere]
     whole = dataclasses.replace(
         nowhere,
-        match=route.RouteMatch(prefix="/", headers=with_a_body()),
-        typed_per_filter_config={EXT_PROC_FILTER: in_one()},
+        match=route.RouteMatch(prefix="/", headers=in_one_alone()),
+        typed_per_filter_config={DECISION_FILTER: in_one()},
     )
     return [whole, nowhere]
 

@@ -1,12 +1,14 @@
 """The APIs that are served: one file each, whose name is the metric label.
 
-An API's file defines ``METHOD``, ``PATHS`` and either ``parse``, for what goes to an engine, or ``answer``, for what is
-answered here. Nothing else registers it. A path that ends in ``/`` stands for everything below it. Where it says
-nothing, answers tell their token usage as chat completions do; ``USAGE`` says otherwise.
+An API's file defines ``METHOD``, ``PATHS`` and one of ``parse``, for JSON that goes to an engine, ``parse_form``, for
+a form that does, or ``answer``, for what is answered here. Nothing else registers it. A path that ends in ``/`` stands
+for everything below it. Where it says nothing, answers tell their token usage as chat completions do; ``USAGE`` says
+otherwise.
 """
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -17,7 +19,8 @@ from extproc.errors import ApiError
 from extproc.usage import Usage
 
 Parse = Callable[[bytes], ParsedBody]
-Answer = Callable[[str, Catalogue], bytes]
+ParseForm = Callable[[bytes, str], ParsedBody]
+Answer = Callable[[Mapping[str, str], Catalogue], bytes]
 
 ANY_METHOD = "*"
 
@@ -30,8 +33,9 @@ class Api(NamedTuple):
         method: the HTTP method, in capitals, or ``ANY_METHOD``.
         path: the path, without a query.
         parse: understands a body, or raises ``ApiError``; raises nothing else, whatever the bytes. ``None`` for an API
-            that is answered here.
-        answer: returns the JSON answer for a path, given what is served, or raises ``ApiError``.
+            that is answered here; of a form what ``match`` makes of ``parse_form``.
+        parse_form: the same of a body whose ``content-type`` has to be known.
+        answer: returns the JSON answer to a request with these headers, given what is served, or raises ``ApiError``.
         usage: how its answers tell what they cost.
     """
 
@@ -39,6 +43,7 @@ class Api(NamedTuple):
     method: str
     path: str
     parse: Parse | None = None
+    parse_form: ParseForm | None = None
     answer: Answer | None = None
     usage: Usage = Usage.CHAT_COMPLETIONS
 
@@ -53,6 +58,7 @@ def _load() -> Mapping[str, Api]:
                 module.METHOD,
                 path,
                 getattr(module, "parse", None),
+                getattr(module, "parse_form", None),
                 getattr(module, "answer", None),
                 getattr(module, "USAGE", Usage.CHAT_COMPLETIONS),
             )
@@ -63,6 +69,9 @@ APIS: Mapping[str, Api] = _load()
 """The APIs by path."""
 
 
+ESCAPED_SLASH = re.compile("%(2f|5c)", re.IGNORECASE)
+"""What some servers take for a slash. Envoy leaves it as it is, for the names of models have slashes."""
+
 PASSED_ON = Api(passthrough.NAME, ANY_METHOD, "", passthrough.parse, usage=passthrough.USAGE)
 """What stands for all paths that are not known, where they are passed on."""
 
@@ -71,9 +80,12 @@ def match(headers: Mapping[str, str], *, pass_on: bool = False) -> Api:
     """Return the API that a request with these headers is for; ``PASSED_ON`` for an unknown path, if that is wanted.
 
     Raises:
-        ApiError: 404, there is no such path; 405, not by this method.
+        ApiError: 404, there is no such path; 405, not by this method; 400, an engine might take it for another path.
     """
-    api = _at(path_of(headers))
+    path = path_of(headers)
+    api = _at(path)
+    if (api is None or api.answer is None) and ESCAPED_SLASH.search(path):
+        raise ApiError(400, "The path holds an escaped slash.", reason="escaped_slash", code="bad_request")
     if api is None and pass_on:
         return PASSED_ON
     if api is None:
@@ -89,7 +101,11 @@ def match(headers: Mapping[str, str], *, pass_on: bool = False) -> Api:
             code="method_not_allowed",
             headers={"allow": api.method},
         )
-    return api
+    return api if api.parse_form is None else _with_boundary(api, api.parse_form, headers.get("content-type", ""))
+
+
+def _with_boundary(api: Api, parse_form: ParseForm, content_type: str) -> Api:
+    return api._replace(parse=lambda body: parse_form(body, content_type))
 
 
 def path_of(headers: Mapping[str, str]) -> str:

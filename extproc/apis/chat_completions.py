@@ -33,7 +33,7 @@ def parse(body: bytes) -> ParsedBody:
 
 def _understand(fields: _Fields) -> ParsedBody:
     model = model_name(fields.model)
-    conversation = of_messages(fields.messages)
+    conversation = of_messages(fields.messages, model)
     schemas = of_schemas(tools=fields.tools, functions=fields.functions)
     return ParsedBody(
         model=model,

@@ -35,7 +35,7 @@ def parse(body: bytes) -> ParsedBody:
 
 def _understand(fields: _Fields) -> ParsedBody:
     model = model_name(fields.model)
-    conversation = of_conversation(fields.system, fields.messages)
+    conversation = of_conversation(fields.system, fields.messages, model)
     schemas = of_schemas(tools=fields.tools)
     limit = token_limit(max_tokens=fields.max_tokens)
     if limit is None:

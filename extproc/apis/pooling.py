@@ -32,7 +32,7 @@ def parse(body: bytes) -> ParsedBody:
 def _understand(fields: _Fields) -> ParsedBody:
     model = model_or_none(fields.model)
     if fields.messages is not None:
-        conversation = of_messages(fields.messages)
+        conversation = of_messages(fields.messages, model)
         return ParsedBody(
             model=model,
             texts=tuple(conversation.texts),

@@ -42,7 +42,7 @@ def _understand(fields: _Fields) -> ParsedBody:
     if truth(fields.background):
         # Its answer would be an id to ask for later, of whichever endpoint it was.
         raise wrong_value("background", "false or left out: responses are not stored")
-    given = _of_input(fields.input)
+    given = _of_input(fields.input, model)
     schemas = of_schemas(tools=fields.tools)
     texts = [*given.texts, *schemas]
     instructions = int(isinstance(fields.instructions, str))
@@ -60,7 +60,7 @@ def _understand(fields: _Fields) -> ParsedBody:
     )
 
 
-def _of_input(value: Any) -> Contribution:
+def _of_input(value: Any, model: str) -> Contribution:
     if value is None:
         raise missing("input")
     if isinstance(value, str):
@@ -77,15 +77,15 @@ def _of_input(value: Any) -> Contribution:
         if number > MAX_ITEMS:
             raise wrong_value("input", f"at most {MAX_ITEMS} items and parts together")
         told += item.get("role") in INSTRUCTING
-        tokens += _add_item(item, f"input[{place}]", texts)
+        tokens += _add_item(item, f"input[{place}]", texts, model)
     return Contribution(texts, tokens, Conversation(len(value), told))
 
 
-def _add_item(item: dict[str, Any], param: str, texts: list[str]) -> int:
+def _add_item(item: dict[str, Any], param: str, texts: list[str], model: str) -> int:
     """Add the texts of an item to ``texts``; return an estimate of its other tokens."""
     texts += [text for key in ("name", "arguments") if isinstance(text := item.get(key), str)]
     # What a tool put out may be an object, of tools that the engine runs itself.
     contents = (
         (key, item.get(key)) for key in _CONTENT_KEYS if key == "content" or not isinstance(item.get(key), dict)
     )
-    return sum(add_content(content, f"{param}.{key}", texts) for key, content in contents)
+    return sum(add_content(content, f"{param}.{key}", texts, model) for key, content in contents)

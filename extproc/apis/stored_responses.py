@@ -1,5 +1,6 @@
 """A response that was asked for earlier: refused, because no endpoint is known to have it."""
 
+from collections.abc import Mapping
 from typing import NoReturn
 
 from extproc.desk import Catalogue
@@ -11,7 +12,7 @@ PATHS = ("/v1/responses/",)
 USAGE = Usage.NONE
 
 
-def answer(path: str, catalogue: Catalogue) -> NoReturn:  # noqa: ARG001  whatever was asked
+def answer(headers: Mapping[str, str], catalogue: Catalogue) -> NoReturn:  # noqa: ARG001  whatever was asked
     """Refuse.
 
     Raises:

@@ -110,6 +110,12 @@ async def _answer(request: web.Request) -> web.StreamResponse:
         case "/v1/responses":
             events = CUT_RESPONSE_EVENTS if streamed and "max_output_tokens" in body else RESPONSE_EVENTS
             return await _events(request, events) if streamed else web.json_response(RESPONSE)
+        case "/v1/audio/transcriptions" | "/v1/audio/translations":
+            return web.json_response({"text": f"{len(raw)} bytes of {request.content_type}"})
+        case "/v1/audio/speech":
+            return web.Response(body=b"\xff\xf3" * 500, content_type="audio/mpeg")
+        case "/v1/images/generations" | "/v1/images/edits" | "/v1/images/variations":
+            return web.json_response({"created": 1_700_000_000, "data": [{"b64_json": f"{len(raw)}"}]})
     return web.json_response({"path": request.path_qs, "method": request.method, "size": len(raw)})
 
 

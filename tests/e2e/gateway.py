@@ -1,10 +1,11 @@
 """What stands around an Envoy that the discovery server alone configures: a stub that decides, and engines."""
 
 import asyncio
+import hashlib
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +14,12 @@ import grpc
 from aiohttp import web
 
 from protos import access_log_pb2, ext_proc_pb2
-from tests.envoy_process import EnvoyProcess
+from tests.envoy_process import EnvoyProcess, running_envoy
 from tests.ports import free_port
 from tidegate.config import Config
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.view import EndpointView, PoolView
-from xds import build
+from xds import bootstrap, build
 from xds.events import DiscoveryEvent
 from xds.server import DiscoveryServer
 from xds.snapshot import Snapshot
@@ -46,6 +47,10 @@ class Decider:
     refuse: ext_proc_pb2.ImmediateResponse | None = None
     headers: list[dict[str, str]] = field(default_factory=list)
     bodies: list[int] = field(default_factory=list)
+    sets: dict[str, str] = field(default_factory=dict)
+    """Headers that it sets, or tries to."""
+    gate: asyncio.Event | None = None
+    """What every decision waits for, where there is one."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -66,13 +71,15 @@ class Decider:
             reply = ext_proc_pb2.ProcessingResponse()
             if request.HasField("request_headers"):
                 pairs = request.request_headers.headers.headers
-                self.headers.append({pair.key: pair.raw_value.decode() for pair in pairs})
+                self.headers.append({pair.key: pair.raw_value.decode("latin-1") for pair in pairs})
                 reply.request_headers.SetInParent()
                 yield reply.SerializeToString()
                 continue
             for sent in request.attributes.values():
                 self.headers.append({name: value.string_value for name, value in sent.fields.items()})
             self.bodies.append(len(request.request_body.body))
+            if self.gate is not None:
+                await self.gate.wait()
             if self.refuse is not None:
                 reply.immediate_response.CopyFrom(self.refuse)
             else:
@@ -83,7 +90,11 @@ class Decider:
     def _decide(self, reply: ext_proc_pb2.ProcessingResponse) -> None:
         reply.request_body.response.clear_route_cache = True
         # Without a header mutation, an empty one at least, Envoy ignores clear_route_cache.
-        reply.request_body.response.header_mutation.SetInParent()
+        mutation = reply.request_body.response.header_mutation
+        mutation.SetInParent()
+        for name, value in self.sets.items():
+            option = mutation.set_headers.add(append_action=2)  # overwrite or add
+            option.header.key, option.header.raw_value = name, value.encode()
         if self.pool is not None:
             reply.dynamic_metadata.update({"tidegate": {"pool": self.pool, "reservation": "r1"}})
         if self.destinations:
@@ -97,6 +108,14 @@ class Engine:
     port: int
     status: int = 200
     seen: list[dict[str, str]] = field(default_factory=list)
+    pairs: list[list[tuple[bytes, bytes]]] = field(default_factory=list)
+    """The headers of each request as they came, repeated ones included."""
+    targets: list[str] = field(default_factory=list)
+    """Method and path of each request."""
+    digests: list[str] = field(default_factory=list)
+    """The SHA-256 of each body."""
+    script: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
+    """What answers instead, where it is set."""
 
     @property
     def address(self) -> str:
@@ -114,9 +133,15 @@ class Engine:
         finally:
             await runner.cleanup()
 
-    async def _answer(self, request: web.Request) -> web.Response:
-        size = len(await request.read())
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        size = len(body)
         self.seen.append({name.lower(): value for name, value in request.headers.items()})
+        self.pairs.append([(name.lower(), value) for name, value in request.raw_headers])
+        self.targets.append(f"{request.method} {request.raw_path}")
+        self.digests.append(hashlib.sha256(body).hexdigest())
+        if self.script is not None:
+            return await self.script(request)
         usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
         answer = {"object": "chat.completion", "model": "m", "port": self.port, "size": size, "usage": usage}
         spoofed = {"x-gateway-destination-endpoint-served": "spoofed"}
@@ -210,3 +235,23 @@ def config_for(engines: tuple[Engine, Engine]) -> Config:
             ),
         }
     )
+
+
+@asynccontextmanager
+async def standing(configure: Callable[[Config], Config] = lambda config: config) -> AsyncIterator[Gateway]:
+    """Run a gateway with two engines, both in both pools; ``configure`` may change its configuration."""
+    engines = (Engine(free_port()), Engine(free_port()))
+    config = configure(config_for(engines))
+    control = Control(config.control.xds_port)
+    decider = Decider(config.control.ext_proc_port)
+    addresses = tuple(engine.address for engine in engines)
+    async with AsyncExitStack() as stack:
+        for engine in engines:
+            await stack.enter_async_context(engine.serving())
+        await stack.enter_async_context(decider.serving())
+        await control.start(build.snapshot(config, [view("small", *addresses), view("large", *addresses)]))
+        stack.push_async_callback(control.stop)
+        text = bootstrap.render(config, bootstrap.template())
+        envoy = await stack.enter_async_context(running_envoy(text, config.envoy.admin_port))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        yield Gateway(config, control, decider, engines, envoy, session)

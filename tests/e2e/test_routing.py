@@ -10,7 +10,6 @@ import pytest
 
 from protos import access_log_pb2, ai_pb2, ext_proc_pb2
 from tests.e2e.gateway import (
-    CHAT,
     MAX_BODY,
     PORT_70000,
     Control,
@@ -19,6 +18,7 @@ from tests.e2e.gateway import (
     Gateway,
     config_for,
     eventually,
+    standing,
     view,
 )
 from tests.envoy_process import EnvoyProcess, running_envoy
@@ -31,21 +31,8 @@ from xds.type_urls import LISTENER, ORDER
 
 @pytest.fixture
 async def gateway() -> AsyncIterator[Gateway]:
-    engines = (Engine(free_port()), Engine(free_port()))
-    config = config_for(engines)
-    control = Control(config.control.xds_port)
-    decider = Decider(config.control.ext_proc_port)
-    addresses = tuple(engine.address for engine in engines)
-    async with AsyncExitStack() as stack:
-        for engine in engines:
-            await stack.enter_async_context(engine.serving())
-        await stack.enter_async_context(decider.serving())
-        await control.start(build.snapshot(config, [view("small", *addresses), view("large", *addresses)]))
-        stack.push_async_callback(control.stop)
-        text = bootstrap.render(config, bootstrap.template())
-        envoy = await stack.enter_async_context(running_envoy(text, config.envoy.admin_port))
-        session = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Gateway(config, control, decider, engines, envoy, session)
+    async with standing() as running:
+        yield running
 
 
 async def test_the_named_endpoint_serves(gateway: Gateway) -> None:
@@ -128,10 +115,9 @@ async def test_control_headers_of_a_client_reach_neither_the_decision_nor_the_en
 
 
 async def test_odd_requests_are_refused_in_the_form_of_openai(gateway: Gateway) -> None:
-    for path, headers in ((CHAT, {"x_gateway_x": "1"}), ("/v1/..%2fadmin", {})):
-        status, answer = await gateway.post(path=path, headers=headers)
-        assert status == 400
-        assert answer["error"]["type"] == "invalid_request_error"
+    status, answer = await gateway.post(headers={"x_gateway_x": "1"})
+    assert status == 400
+    assert answer["error"]["type"] == "invalid_request_error"
     assert not gateway.decider.headers
 
 

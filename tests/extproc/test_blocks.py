@@ -4,10 +4,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from extproc.blocks import IMAGE_TOKENS, of_conversation
+from extproc.blocks import of_conversation
 from extproc.body import MAX_ITEMS
-from extproc.conversation import FILE_TOKENS
+from extproc.conversation import FILE_TOKENS, IMAGE_TOKENS
 from extproc.errors import ApiError
+from tests.extproc.image_files import in_base64, png
 from tests.extproc.json_bodies import values
 from tidegate.tokens.prompt import Conversation
 
@@ -43,6 +44,14 @@ def test_the_system_prompt_is_a_message_of_its_own() -> None:
 )
 def test_every_kind_of_block_counts_as_what_it_is(block: dict[str, Any], texts: list[str], tokens: int) -> None:
     assert _of([block]) == (texts, tokens)
+
+
+def test_an_image_counts_by_its_size_as_claude_counts_it() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": in_base64(png(280, 560))}}
+    inside = {"type": "tool_result", "content": [image]}
+
+    assert of_conversation(None, [{"content": [image, inside]}], "claude-opus-4-1").tokens == 2 * 10 * 20
+    assert of_conversation(None, [{"content": [{"type": "image"}]}], "claude-opus-4-1").tokens == 1369
 
 
 def test_a_result_within_a_result_is_not_followed() -> None:

@@ -1,3 +1,4 @@
+import socket
 from typing import Any
 
 import msgspec
@@ -6,6 +7,7 @@ import pytest
 from extproc.body import MAX_ITEMS
 from extproc.conversation import FILE_TOKENS, IMAGE_TOKENS, VIDEO_TOKENS, of_messages, of_schemas
 from extproc.errors import ApiError
+from tests.extproc.image_files import data_url, in_base64, png
 from tidegate.tokens.prompt import Conversation
 
 
@@ -65,14 +67,51 @@ PIXELS = "iVBORw0KGgo=" * 10_000
     "part",
     [
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXELS}"}},
-        {"type": "image_url", "image_url": {"url": "https://example.org/cat.png", "detail": "low"}},
+        {"type": "image_url", "image_url": {"url": "https://example.org/cat.png", "detail": "high"}},
         {"type": "image_url", "image_url": "https://example.org/cat.png"},
         {"type": "input_image", "image_url": PIXELS},
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXELS}},
     ],
 )
-def test_an_image_is_a_flat_estimate_and_never_text(part: dict[str, Any]) -> None:
+def test_an_image_of_unknown_size_is_a_flat_estimate_and_never_text(part: dict[str, Any]) -> None:
     assert _one([{"type": "text", "text": "what is this?"}, part]) == (["what is this?"], IMAGE_TOKENS)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": data_url(png(512, 512))}},
+        {"type": "input_image", "image_url": data_url(png(512, 512))},
+        {"type": "image", "source": {"type": "base64", "data": in_base64(png(512, 512))}},
+    ],
+)
+def test_an_image_that_is_here_counts_by_its_tiles_as_the_model_has_them(part: dict[str, Any]) -> None:
+    messages = [{"role": "user", "content": [part]}]
+
+    assert of_messages(messages).tokens == 85 + 170
+    assert of_messages(messages, "gpt-5").tokens == 70 + 140
+    assert of_messages(messages, "gpt-4.1-mini").tokens == 415
+
+
+@pytest.mark.parametrize(
+    "url", ["http://169.254.169.254/latest/meta-data", "file:///etc/passwd", "https://x.org/a.png"]
+)
+def test_a_url_is_never_fetched(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("something was opened")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr("builtins.open", refuse)
+
+    assert _one([{"type": "image_url", "image_url": {"url": url}}]) == ([], IMAGE_TOKENS)
+
+
+def test_few_details_cost_the_base_alone() -> None:
+    low = {"url": "https://example.org/cat.png", "detail": "low"}
+
+    assert _one([{"type": "image_url", "image_url": low}]) == ([], 85)
+    assert _one([{"type": "input_image", "image_url": "https://example.org/cat.png", "detail": "low"}]) == ([], 85)
 
 
 def test_audio_is_estimated_by_its_size() -> None:

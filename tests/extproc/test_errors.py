@@ -75,7 +75,15 @@ def test_a_model_is_echoed_escaped_and_cut(model: str) -> None:
     ],
 )
 def test_the_path_says_what_form_an_error_has(path: str, shape: Shape) -> None:
-    assert shape_of(path) is shape
+    assert shape_of({":path": path}) is shape
+    assert shape_of({":path": f"{path}?beta=true"}) is shape
+
+
+def test_on_a_path_that_both_apis_have_the_header_says_it() -> None:
+    assert shape_of({":path": "/v1/models/x"}) is Shape.OPENAI
+    assert shape_of({":path": "/v1/models/x", "anthropic-version": "2023-06-01"}) is Shape.ANTHROPIC
+    assert shape_of({":path": "/v1/completions", "anthropic-version": "2023-06-01"}) is Shape.OPENAI
+    assert shape_of({}) is Shape.OPENAI
 
 
 @pytest.mark.parametrize(

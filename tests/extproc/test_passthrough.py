@@ -29,7 +29,7 @@ def test_a_recording_is_no_prompt_of_its_length() -> None:
 @pytest.mark.parametrize(
     ("headers", "body"),
     [
-        ({":method": "POST", ":path": "/v1/audio/transcriptions", "content-type": "multipart/form-data"}, b"--x" * 40),
+        ({":method": "POST", ":path": "/v1/files", "content-type": "multipart/form-data"}, b"--x" * 40),
         ({":method": "PUT", ":path": "/v1/files/", "content-encoding": "gzip"}, b"\x1f\x8b" * 60),
         ({":method": "GET", ":path": "/version"}, None),
     ],

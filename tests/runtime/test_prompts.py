@@ -77,6 +77,11 @@ async def test_texts_and_the_chat_template_are_counted_together(bench: Bench) ->
     assert await bench.prompts.count("qwen3-8b", Prompt(("hello",), Conversation(1))) == TokenCount(13, EXACT, 13)
 
 
+async def test_a_claude_is_counted_with_its_prior_unless_the_pool_has_its_tokenizer(bench: Bench) -> None:
+    assert await bench.count("hello", model="claude-opus-4-1") == TokenCount(6, EXACT, 6)
+    assert await bench.count("hello", model="claude-opus-5") == TokenCount(8, EXACT, 8)
+
+
 async def test_schemas_that_are_shortened_never_make_a_count_negative(bench: Bench) -> None:
     shape = Conversation(1, schema_characters=10_000)
     assert await bench.count("hello", conversation=shape) == TokenCount(0, EXACT, 0)

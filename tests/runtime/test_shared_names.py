@@ -1,6 +1,6 @@
 """Names by which parts that do not know each other agree: what one writes into Envoy's metadata, another reads."""
 
-from extproc import codec
+from extproc import codec, deadline
 from tidegate.telemetry import access_log, record
 from xds import exchanges, filters, names
 
@@ -18,4 +18,6 @@ def test_the_access_log_is_read_as_it_is_written() -> None:
 
 def test_what_a_decision_reads_is_sent_in_either_kind_of_exchange() -> None:
     assert tuple(codec.ATTRIBUTES) == exchanges.ATTRIBUTES
-    assert set(codec.ATTRIBUTES.values()) <= set(filters.READ_BY_A_DECISION)
+    assert exchanges.CHANGES_HEADERS == deadline.HEADER
+    sent = {*codec.ATTRIBUTES.values(), exchanges.CHANGES_HEADERS, "content-length"}
+    assert sent == set(filters.READ_BY_A_DECISION)

@@ -38,6 +38,13 @@ def test_a_flag_says_more_than_the_status(flag: str, expected: Outcome, status: 
     assert outcome(status, flag, attempts=0) is expected
 
 
+@pytest.mark.parametrize("status", [0, 200, 504])
+def test_a_deadline_that_passed_shows_in_the_details_alone(status: int) -> None:
+    none = ResponseFlags()
+    assert classify(status, none, attempts=1, refused=False, details="max_duration_timeout") is Outcome.TIMEOUT
+    assert classify(status, none, attempts=1, refused=False, details="via_upstream") is not Outcome.TIMEOUT
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [

@@ -54,11 +54,17 @@ def seconds(value: timedelta | None) -> float:
 
 def routes(of: Config) -> list[Any]:
     (host,) = RouteConfiguration.parse(built(of, ROUTE, "inference")).virtual_hosts
-    return list(host.routes)
+    tunnels, *others = host.routes
+    assert tunnels.match is not None
+    assert tunnels.match.connect_matcher is not None
+    assert tunnels.direct_response is not None
+    assert tunnels.direct_response.status == 405
+    return list(others)
 
 
 def test_the_last_routes_are_the_only_ones_without_a_decision_and_lead_nowhere() -> None:
-    *decided, whole, last = routes(config("a", "b"))
+    *decided, too_large, whole, last = routes(config("a", "b"))
+    assert (too_large.direct_response.status, too_large.route) == (413, None)
     assert {route.route.cluster for route in decided} == {"a", "b"}
     for route in decided:
         needed = route.match.dynamic_metadata[0]
@@ -73,7 +79,7 @@ def test_the_last_routes_are_the_only_ones_without_a_decision_and_lead_nowhere()
 
 def test_a_request_whose_body_is_announced_is_asked_about_in_one_exchange() -> None:
     *_, whole, other = routes(config("a"))
-    assert [matcher.name for matcher in whole.match.headers] == [":method", "content-length"]
+    assert [matcher.name for matcher in whole.match.headers] == [":method", "content-length", "x-request-timeout"]
     setting = ExtProcPerRoute.parse(whole.typed_per_filter_config["envoy.filters.http.ext_proc"].value)
     assert setting.overrides is not None
     mode = setting.overrides.processing_mode
@@ -88,11 +94,12 @@ def test_a_request_whose_body_is_announced_is_asked_about_in_one_exchange() -> N
 
 def test_two_exchanges_can_be_asked_for() -> None:
     two = config("a").model_copy(update={"control": Control(ext_proc_exchanges=2)})
-    assert [route.route.cluster for route in routes(two)].count("tidegate_undecided") == 1
+    assert [route.name for route in routes(two)].count("tidegate_undecided") == 1
+    assert [route.name for route in routes(config("a"))].count("tidegate_undecided") == 2
 
 
 def test_the_route_says_how_an_answer_tells_its_usage_and_the_pools_own_comes_last() -> None:
-    *decided, _, _ = routes(config("a"))
+    *decided, _, _, _ = routes(config("a"))
     told = []
     for route in decided:
         packed = route.typed_per_filter_config.get("envoy.filters.http.ai_protocol_manager")
@@ -109,14 +116,32 @@ def test_the_route_says_how_an_answer_tells_its_usage_and_the_pools_own_comes_la
 
 
 def test_every_route_buffers_bodies_up_to_the_limit() -> None:
-    for route in routes(config("a", limits={"max_body_bytes": 123_456})):
+    *others, too_large, whole, last = routes(config("a", limits={"max_body_bytes": 123_456}))
+    for route in (*others, whole, last):
         assert route.request_body_buffer_limit == 123_456
+    (length,) = too_large.match.headers
+    assert (length.name, length.range_match.start) == ("content-length", 123_457)
 
 
 def test_answers_may_last_for_ever_but_not_be_silent_for_ever() -> None:
-    *decided, _ = routes(config("a", limits={"idle_timeout_seconds": 77.0}))
+    *decided, _, _, _ = routes(config("a", limits={"idle_timeout_seconds": 77.0}))
     assert seconds(decided[0].route.timeout) == 0
     assert seconds(decided[0].route.idle_timeout) == 77
+
+
+def test_a_pool_bounds_the_whole_stream_and_a_deadline_may_only_shorten_it() -> None:
+    pools = (
+        {"name": "a", "endpoints": ({"address": "127.0.0.1:1"},)},
+        {"name": "b", "models": ("b",), "timeout_seconds": 7.5, "endpoints": ({"address": "127.0.0.1:2"},)},
+    )
+    bounds = {
+        route.route.cluster: (
+            seconds(route.route.max_stream_duration.max_stream_duration),
+            seconds(route.route.max_stream_duration.grpc_timeout_header_max),
+        )
+        for route in routes(Config.model_validate({"pools": pools}))[:-3]
+    }
+    assert bounds == {"a": (0, 0), "b": (7.5, 7.5)}
 
 
 def test_retries_are_as_many_as_the_pool_says_and_go_to_other_hosts() -> None:
@@ -141,7 +166,7 @@ def test_ext_proc_fails_closed_and_may_not_smuggle() -> None:
     assert int(processor.status_on_error.code) == 503
     assert processor.mutation_rules is not None
     assert processor.mutation_rules.disallow_expression is not None
-    assert processor.mutation_rules.disallow_expression.regex == "^(content-length|transfer-encoding|host)$"
+    assert processor.mutation_rules.disallow_expression.regex == "^(:.*|content-length|transfer-encoding|host)$"
 
 
 def test_credentials_are_not_sent_to_the_decision() -> None:

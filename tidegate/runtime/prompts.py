@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from tidegate.tokens.bounded import Tokenizer
 from tidegate.tokens.correction import Corrections
 from tidegate.tokens.count import CountSource, TokenCount
 from tidegate.tokens.counter import TokenCounter
+from tidegate.tokens.families import prior
 from tidegate.tokens.prompt import Prompt
 from tidegate.tokens.templates import added_tokens, template_for
 
@@ -64,8 +66,10 @@ class PromptCounter:
     async def count(self, model: str, prompt: Prompt) -> TokenCount:
         """Count the tokens of ``prompt`` as ``model`` would, in bounded time; raises nothing but a cancellation."""
         pool = self._pool_of(model) or ""
-        counted = await self._count_texts(model, prompt.texts, self._files.get(pool)) if prompt.texts else _NO_TEXT
-        tokens = counted.tokens
+        file = self._files.get(pool)
+        counted = await self._count_texts(model, prompt.texts, file) if prompt.texts else _NO_TEXT
+        # What is learned is learned of the product, and so is only how far the prior is off.
+        tokens = counted.tokens if file else math.ceil(counted.tokens * prior(model))
         if prompt.conversation is not None:
             tokens = max(0, tokens + added_tokens(template_for(model), prompt.conversation))
         if not prompt.texts or counted.source is CountSource.BYTES:

@@ -35,31 +35,44 @@ class _Counted(Desk, Observer, Protocol):
     """A desk that counts streams as well."""
 
 
+class Health:
+    """What health checks are answered with. It changes nothing but that: Envoy then asks others, if there are any."""
+
+    def __init__(self, *, serving: bool = True) -> None:
+        self.serving = serving
+        self.changed = asyncio.Event()
+
+    def say(self, *, serving: bool) -> None:
+        """Answer with SERVING or NOT_SERVING from now on."""
+        self.serving = serving
+        self.changed.set()
+
+
 @contextlib.asynccontextmanager
 async def ext_proc(
     control: Control,
     port: int,
     desk: _Counted,
     inflows: h2_transport.Inflows = MappingProxyType({}),
-    leaving: asyncio.Event | None = None,
+    state: Health | None = None,
 ) -> AsyncIterator[None]:
     """Serve ``desk`` to Envoy on ``port``, on the transport that ``control`` names; with h2 ``inflows`` too.
 
-    Once ``leaving`` is set, health checks are answered with NOT_SERVING, and requests as ever.
+    Health checks are answered with ``state``, which is SERVING unless it is given.
 
     Raises:
         BindError: the port cannot be bound.
     """
-    address = control.address
+    address, state = control.address, state or Health()
     if control.ext_proc_transport == "grpc":
-        async with grpc_server(control, port, (grpc_transport.handler(desk, desk),), STOP_SECONDS, leaving):
+        async with grpc_server(control, port, (grpc_transport.handler(desk, desk),), STOP_SECONDS, state):
             yield
         return
     serving = h2_transport.serving(
         *(address, port, desk, desk, inflows),
         max_body_bytes=MAX_BODY_BYTES,
         grace=STOP_SECONDS,
-        leaving=leaving,
+        healthy=lambda: state.serving,
         tls=None if control.tls is None else credentials.for_asyncio(control.tls),
     )
     async with contextlib.AsyncExitStack() as listening:
@@ -76,11 +89,11 @@ async def grpc_server(
     port: int,
     handlers: tuple[grpc.GenericRpcHandler, ...],
     grace: float,
-    leaving: asyncio.Event | None = None,
+    state: Health | None = None,
 ) -> AsyncIterator[None]:
-    """Run a gRPC server with ``handlers`` and the standard health service.
+    """Run a gRPC server with ``handlers`` and the standard health service, which says what ``state`` does.
 
-    At the end, or once ``leaving`` is set, it says that it serves no more; at the end its calls get ``grace`` seconds.
+    At the end it says that it serves no more, and its calls get ``grace`` seconds.
 
     Raises:
         BindError: ``port`` on the address of ``control`` cannot be bound.
@@ -98,8 +111,7 @@ async def grpc_server(
     except RuntimeError:
         raise _taken(control.address, port) from None
     await server.start()
-    await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
-    announcing = asyncio.ensure_future(_announce(leaving or asyncio.Event(), healthy))
+    announcing = asyncio.ensure_future(_announce(state or Health(), healthy))
     try:
         yield
     finally:
@@ -108,9 +120,13 @@ async def grpc_server(
         await server.stop(grace)
 
 
-async def _announce(leaving: asyncio.Event, healthy: health.aio.HealthServicer) -> None:
-    await leaving.wait()
-    await healthy.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+async def _announce(state: Health, healthy: health.aio.HealthServicer) -> None:
+    """Answer as ``state`` says, until cancelled."""
+    states = health_pb2.HealthCheckResponse
+    while True:
+        state.changed.clear()
+        await healthy.set("", states.SERVING if state.serving else states.NOT_SERVING)
+        await state.changed.wait()
 
 
 def _taken(address: str, port: int) -> BindError:

@@ -8,7 +8,7 @@ outcome                when
 ``running``            the entry is not the last of its request
 ``client_gone``        flag DC or DR: the client left before the answer's end, whatever had gone wrong by then
 ``refused``            we were asked, reserved nothing, and answered 400 or more ourselves
-``timeout``            flag UT, SI, DT or UMSDR: silence or a deadline, ours or the engine's
+``timeout``            flag UT, SI, DT or UMSDR, or details that say so: silence or a deadline, anybody's
 ``unavailable``        flag UH, UO, NR, NC or OM: Envoy had nowhere to send it, or no room
 ``upstream_error``     flag UF, UC, UR, UPE or LR: no connection, or the answer broke off (also after a 200)
 ``client_error``       flag DPE: the client broke the protocol
@@ -78,7 +78,11 @@ _BY_FLAG = (
 )
 
 
-def classify(status: int, flags: ResponseFlags, *, attempts: int, refused: bool) -> Outcome:
+DEADLINE_DETAILS = "max_duration_timeout"
+"""How Envoy says that the whole request took longer than it may. Envoy 1.40 raises no flag then (measured)."""
+
+
+def classify(status: int, flags: ResponseFlags, *, attempts: int, refused: bool, details: str = "") -> Outcome:
     """Return how a request ended that is over.
 
     Args:
@@ -86,12 +90,15 @@ def classify(status: int, flags: ResponseFlags, *, attempts: int, refused: bool)
         flags: Envoy's response flags.
         attempts: how often Envoy turned to an endpoint.
         refused: we were asked and reserved nothing.
+        details: Envoy's response code details.
     """
     raised = {field.name for field, _ in flags.ListFields()}
     if raised & _CLIENT_GONE:
         return Outcome.CLIENT_GONE
     if refused and status >= 400:
         return Outcome.REFUSED
+    if details == DEADLINE_DETAILS:
+        return Outcome.TIMEOUT
     for outcome, names in _BY_FLAG:
         if raised & names:
             return outcome

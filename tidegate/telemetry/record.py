@@ -132,7 +132,11 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
         uncorrected_prompt_tokens=_number(facts, "uncorrected_tokens"),
         status=status,
         outcome=classify(
-            status, common.response_flags, attempts=attempts, refused=decision is not None and not reservation
+            status,
+            common.response_flags,
+            attempts=attempts,
+            refused=decision is not None and not reservation,
+            details=entry.response.response_code_details,
         )
         if ended
         else Outcome.RUNNING,

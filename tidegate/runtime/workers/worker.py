@@ -50,6 +50,7 @@ class Worker:
         self._told: asyncio.Queue[messages.Prepare | messages.Decide] = asyncio.Queue()
         self._welcome: asyncio.Future[messages.Welcome] = asyncio.get_running_loop().create_future()
         self._leaving = asyncio.Event()
+        self._health = services.Health(serving=False)
         self._stop = asyncio.Event()
         self._tally = Tally()
         self._corrections = Corrections()
@@ -79,9 +80,12 @@ class Worker:
             decider.configure(config)
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(self._report()), tasks.create_task(self._follow(decider))]
-                await decider.warm(config)
-                await self._told.join()
-                async with services.ext_proc(config.control, welcome.port, decider.desk, leaving=self._leaving):
+                # It listens before it says that it does: where no other worker is well, Envoy asks it all the same, and
+                # an estimate beats an error.
+                async with services.ext_proc(config.control, welcome.port, decider.desk, state=self._health):
+                    await decider.warm(config)
+                    await self._told.join()
+                    self._health.say(serving=True)
                     self._send(messages.Ready())
                     await self._until_over()
                 for task in running:
@@ -96,6 +100,7 @@ class Worker:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if self._stop.is_set():
                 return
+            self._health.say(serving=False)
             self._send(messages.Leaving())
             event(logger, "leaving", seconds=DRAIN_SECONDS)
             await asyncio.wait(ends[:1], timeout=DRAIN_SECONDS)

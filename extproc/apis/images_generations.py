@@ -1,0 +1,47 @@
+"""Making images: a text in, pictures out."""
+
+from typing import Any
+
+import msgspec
+
+from extproc.body import ParsedBody, choice_count, model_or_none, read, truth
+from extproc.errors import missing, wrong_type
+from extproc.usage import Usage
+
+METHOD = "POST"
+PATHS = ("/v1/images/generations",)
+USAGE = Usage.NONE
+
+TOKENS_PER_IMAGE = 1_056
+"""What OpenAI's gpt-image-1 generates for a picture of 1024 x 1024 in medium quality."""
+
+
+class _Fields(msgspec.Struct):
+    model: Any = None
+    prompt: Any = None
+    n: Any = None
+    stream: Any = None
+
+
+def parse(body: bytes) -> ParsedBody:
+    """Understand the body of a request for images.
+
+    Raises:
+        ApiError: nobody could serve it.
+    """
+    return read(body, _Fields, _understand)
+
+
+def _understand(fields: _Fields) -> ParsedBody:
+    model = model_or_none(fields.model)
+    if fields.prompt is None:
+        raise missing("prompt")
+    if not isinstance(fields.prompt, str):
+        raise wrong_type("prompt", "a string")
+    return ParsedBody(
+        model=model,
+        texts=(fields.prompt,),
+        max_output_tokens=TOKENS_PER_IMAGE,
+        choices=choice_count(n=fields.n),
+        stream=truth(fields.stream),
+    )
