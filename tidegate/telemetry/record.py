@@ -5,7 +5,7 @@ never zero.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
@@ -34,8 +34,7 @@ MAX_TOKENS = 100_000_000
 """More tokens than any request can have: a larger number is nonsense, and would spoil sums and means for good."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """The engine's own count, in tokens; ``None`` where it said none or Envoy could not read all of the answer."""
 
     prompt_tokens: int | None = None
@@ -44,8 +43,7 @@ class Usage:
     reasoning_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRecord:
+class RequestRecord(NamedTuple):
     """One request, as far as Envoy's log tells.
 
     Attributes:
