@@ -10,7 +10,7 @@ import grpc.aio
 from extproc import transport
 from extproc.desk import Desk
 from extproc.exchange import Abandoned
-from extproc.transport import ENVELOPE_BYTES, METHOD, SERVICE, Ending, Observer, Status
+from extproc.transport import ENVELOPE_BYTES, METHOD, SERVICE, Begin, Ending, Observer, OneDecision, Status
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -44,20 +44,20 @@ def server_options(max_body_bytes: int) -> Sequence[tuple[str, int]]:
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
-def handler(desk: Desk, observer: Observer) -> grpc.GenericRpcHandler:
-    """Return the service, for ``server.add_generic_rpc_handlers``."""
+def handler(desk: Desk, observer: Observer, begin: Begin = OneDecision) -> grpc.GenericRpcHandler:
+    """Return the service, for ``server.add_generic_rpc_handlers``; ``begin`` says what is held on a stream."""
 
     async def process(_: Any, context: Context) -> None:
-        await serve(desk, observer, context)
+        await serve(desk, observer, context, begin)
 
     # No deserialiser: the handler gets the bytes.
     method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(process)
     return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
 
 
-async def serve(desk: Desk, observer: Observer, context: Context) -> None:
+async def serve(desk: Desk, observer: Observer, context: Context, begin: Begin = OneDecision) -> None:
     """Serve one stream to its end."""
-    ending = await transport.serve(_Messages(context), functools.partial(_write, context), desk, observer)
+    ending = await transport.serve(_Messages(context), functools.partial(_write, context), begin(desk), observer)
     if ending.status is not Status.OK:
         await _abort(context, ending)
 

@@ -26,13 +26,14 @@ class MessageStream:
     """
 
     __slots__ = (
+        "_began",
         "_closed",
-        "_deadline",
         "_deframer",
         "_ended",
         "_fault",
         "_held",
         "_ready",
+        "_seconds",
         "_unread",
         "_waiting",
         "_wire",
@@ -43,7 +44,8 @@ class MessageStream:
     def __init__(self, wire: Wire, stream_id: int, max_message_bytes: int) -> None:
         self.id = stream_id
         self._wire = wire
-        self._deadline = wire.now() + transport.STREAM_SECONDS
+        self._began = wire.now()
+        self._seconds = transport.STREAM_SECONDS
         self._deframer = Deframer(max_message_bytes)
         self._ready: deque[bytes] = deque()
         self._unread = 0
@@ -93,9 +95,13 @@ class MessageStream:
     def drain(self) -> None:
         """Do nothing: an exchange comes to its end by itself."""
 
+    def limit(self, seconds: float) -> None:
+        """Let it last for ``seconds``, instead of ``STREAM_SECONDS``."""
+        self._seconds = seconds
+
     def late(self, now: float) -> bool:
-        """Return whether it has lasted for more than ``STREAM_SECONDS``, by the event loop's clock."""
-        return now > self._deadline
+        """Return whether it has lasted for longer than it may, by the event loop's clock."""
+        return now - self._began > self._seconds
 
     def close(self) -> None:
         """Drop everything: the stream is over. What was not acknowledged still counts against the connection."""

@@ -21,7 +21,18 @@ from extproc.h2_connection import Connection
 from extproc.h2_inflow import Inflow, Reader
 from extproc.h2_interfaces import Call, Finish, Wire
 from extproc.h2_stream import MessageStream
-from extproc.transport import ENVELOPE_BYTES, METHOD, SERVICE, Ending, Observer, Status, UnreadableMessage
+from extproc.health import Health
+from extproc.transport import (
+    ENVELOPE_BYTES,
+    METHOD,
+    SERVICE,
+    Begin,
+    Ending,
+    Observer,
+    OneDecision,
+    Status,
+    UnreadableMessage,
+)
 
 CONNECTIONS = 1_024
 """Connections at a time; Envoy has one or two per worker."""
@@ -63,19 +74,21 @@ async def serving(
     *,
     max_body_bytes: int,
     grace: float,
-    healthy: Callable[[], bool] = lambda: True,
+    begin: Begin = OneDecision,
+    health: Health | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     """Serve ``desk`` and ``inflows`` on ``address`` and ``port`` (0: any free one); give the port.
 
-    Health checks are answered as ``healthy`` says. At the end they are answered with NOT_SERVING, nothing is accepted
-    any more, and streams that are open get ``grace`` seconds; then inflows are told to go elsewhere, and have half a
-    second more. With ``tls``, a peer that does not agree to speak h2 over it is not served.
+    ``begin`` says what is held on a stream, and ``health`` what health checks are answered with. At the end that is
+    NOT_SERVING, nothing is accepted any more, and streams that are open get ``grace`` seconds; then inflows are told to
+    go elsewhere, and have half a second more. With ``tls``, a peer that does not agree to speak h2 over it is not
+    served.
 
     Raises:
         OSError: the port cannot be bound.
     """
-    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, inflows or {}, healthy)
+    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, inflows or {}, begin, health)
     loop = asyncio.get_running_loop()
     # Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
     listening = await loop.create_server(
@@ -107,12 +120,10 @@ class Server:
         observer: Observer,
         max_message_bytes: int,
         inflows: Inflows,
-        healthy: Callable[[], bool] = lambda: True,
+        begin: Begin = OneDecision,
+        health: Health | None = None,
     ) -> None:
-        """Serve ``desk``, which takes messages of up to ``max_message_bytes``, and ``inflows``.
-
-        ``healthy`` says what health checks are told.
-        """
+        """Serve ``desk``, which takes messages of up to ``max_message_bytes``; the rest as for ``serving``."""
         self._max_message_bytes = max_message_bytes
         self._inflows = {path.encode(): reader for path, reader in inflows.items()}
         self._desk = desk
@@ -124,7 +135,11 @@ class Server:
         self._held = 0
         self._full = False
         self._draining = False
-        self._healthy = healthy
+        self._begin = begin
+        self._health = health = health or Health()
+        # An empty name may be written, or left out.
+        asked = {health_pb2.HealthCheckRequest(service=name).SerializeToString() for name in health.names}
+        self._known = asked | ({b"\x0a\x00"} if "" in health.names else set())
 
     @property
     def connections(self) -> int:
@@ -235,7 +250,9 @@ class Server:
             return stream.late(clock())
 
         clock = asyncio.get_running_loop().time
-        finish(stream, await transport.serve(stream, stream.write, self._desk, self._observer, late))
+        held = self._begin(self._desk)
+        stream.limit(held.seconds)
+        finish(stream, await transport.serve(stream, stream.write, held, self._observer, late))
 
     async def _check_health(self, stream: MessageStream, finish: Finish) -> None:
         try:
@@ -251,15 +268,14 @@ class Server:
         finish(stream, ending)
 
     async def _answer_health(self, stream: MessageStream) -> Ending:
-        """Answer like the health service of gRPC, for the whole server, whose name is empty, and no other."""
+        """Answer like the health service of gRPC, for the names that are known; the whole server's is empty."""
         message = await anext(stream, None)
         if message is None:
             return Ending(Status.INTERNAL, "a message was expected")
-        # Of the request (field 1, a string), only the empty one can be an empty message.
-        if message not in {b"", b"\x0a\x00"}:
+        if message not in self._known:
             return Ending(Status.NOT_FOUND, "unknown service")
         states = health_pb2.HealthCheckResponse
-        state = states.SERVING if self._healthy() and not self._draining else states.NOT_SERVING
+        state = states.SERVING if self._health.serving and not self._draining else states.NOT_SERVING
         await stream.write(states(status=state).SerializeToString())
         return Ending(Status.OK)
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import enum
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from extproc.desk import Desk
@@ -47,6 +47,51 @@ class Observer(Protocol):
         ...
 
 
+class Exchange(Protocol):
+    """What is held on one stream, whichever protocol it follows."""
+
+    @property
+    def seconds(self) -> float:
+        """The longest that the stream may take."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether the peer may end the stream now, and nothing is lost."""
+        ...
+
+    def replies(self, messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """Answer ``messages``; as ``exchange.exchange`` does."""
+        ...
+
+
+Begin = Callable[[Desk], Exchange]
+"""Returns what is to be held on a new stream."""
+
+
+class OneDecision:
+    """The exchange that ends with the decision."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Count and decide at ``desk``."""
+        self._desk = desk
+        self._stream = Stream()
+
+    @property
+    def seconds(self) -> float:
+        """The longest that the stream may take."""
+        return STREAM_SECONDS
+
+    @property
+    def finished(self) -> bool:
+        """Whether a refusal was sent: having it is reason enough for Envoy to end the stream."""
+        return self._stream.phase is Phase.ANSWERING
+
+    def replies(self, messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """Answer ``messages``."""
+        return exchange(messages, self._desk, self._stream)
+
+
 class Status(enum.IntEnum):
     """The gRPC status codes with which this program ends a stream (grpc/doc/statuscodes.md)."""
 
@@ -79,7 +124,7 @@ class UnreadableMessage(Exception):  # noqa: N818  it reads as what it says
 async def serve(  # noqa: PLR0911  one for each way to end
     messages: AsyncIterator[bytes],
     write: Callable[[bytes], Awaitable[None]],
-    desk: Desk,
+    held: Exchange,
     observer: Observer,
     late: Callable[[], bool] | None = None,
 ) -> Ending:
@@ -88,18 +133,17 @@ async def serve(  # noqa: PLR0911  one for each way to end
     Args:
         messages: what Envoy sends; may raise ``UnreadableMessage``.
         write: writes a reply; raises ``Abandoned`` when the stream is dead.
-        desk: who counts and decides.
+        held: what is held on the stream.
         observer: who counts streams.
-        late: given by a transport that keeps ``STREAM_SECONDS`` itself, for all its streams with one timer, and cancels
+        late: given by a transport that keeps ``held.seconds`` itself, for all its streams with one timer, and cancels
             this task when they are over: says whether that is why it was cancelled.
     """
     observer.stream_started()
     outcome = Outcome.FAILED
-    stream = Stream()
     try:
         async with (
-            asyncio.timeout(STREAM_SECONDS) if late is None else contextlib.nullcontext(),
-            contextlib.aclosing(exchange(messages, desk, stream)) as replies,
+            asyncio.timeout(held.seconds) if late is None else contextlib.nullcontext(),
+            contextlib.aclosing(held.replies(messages)) as replies,
         ):
             async for reply in replies:
                 await write(reply)
@@ -107,11 +151,11 @@ async def serve(  # noqa: PLR0911  one for each way to end
         return Ending(Status.OK)
     except asyncio.CancelledError:
         if late is not None and late():
-            return _took_too_long()
-        outcome = _of_one_that_left(stream)
+            return _took_too_long(held)
+        outcome = _of_one_that_left(held)
         raise
     except Abandoned:
-        outcome = _of_one_that_left(stream)
+        outcome = _of_one_that_left(held)
         return Ending(Status.CANCELLED, "the stream was ended before the decision")
     except PeerProtocolError as error:
         _log.warning("Envoy does not keep to the protocol", extra={"fields": {"reason": str(error)}})
@@ -120,7 +164,7 @@ async def serve(  # noqa: PLR0911  one for each way to end
         _log.warning("a message is not taken", extra={"fields": {"reason": error.ending.details}})
         return error.ending
     except TimeoutError:
-        return _took_too_long()
+        return _took_too_long(held)
     except Exception as error:  # noqa: BLE001  whatever went wrong, the stream must not end with OK
         # The class alone: a message might quote the request.
         _log.error("a stream failed", extra={"fields": {"error": type(error).__name__}})
@@ -129,11 +173,11 @@ async def serve(  # noqa: PLR0911  one for each way to end
         observer.stream_ended(outcome)
 
 
-def _took_too_long() -> Ending:
-    _log.warning("a stream took too long", extra={"fields": {"seconds": STREAM_SECONDS}})
+def _took_too_long(held: Exchange) -> Ending:
+    _log.warning("a stream took too long", extra={"fields": {"seconds": held.seconds}})
     return Ending(Status.DEADLINE_EXCEEDED, "the stream took too long")
 
 
-def _of_one_that_left(stream: Stream) -> Outcome:
-    """Return the outcome of a stream that Envoy ended: having a refusal is reason enough to end it."""
-    return Outcome.FINISHED if stream.phase is Phase.ANSWERING else Outcome.CANCELLED
+def _of_one_that_left(held: Exchange) -> Outcome:
+    """Return the outcome of a stream that its peer ended."""
+    return Outcome.FINISHED if held.finished else Outcome.CANCELLED

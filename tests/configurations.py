@@ -46,6 +46,7 @@ EVERY_KEY: dict[str, Any] = {
     },
     "scrape": {"interval_seconds": 0.5, "timeout_seconds": 1, "max_bytes": 100_000},
     "unknown_paths": {"pool": "llama"},
+    "picker": {"health_port": 4, "max_held_bytes": 10_000_000, "drain_seconds": 5, "test_header": "obey"},
     "pools": [
         {
             "name": "llama",

@@ -102,7 +102,7 @@ def test_equal_addresses_are_written_alike() -> None:
 @pytest.mark.parametrize(
     ("path", "siblings"),
     [
-        ("pool", "listener, admin, control, envoy, limits, scrape, unknown_paths, pools"),
+        ("pool", "listener, admin, control, envoy, limits, scrape, unknown_paths, picker, pools"),
         ("listener.prot", "address, port"),
         ("admin.path", "address, port"),
         (

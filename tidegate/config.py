@@ -27,6 +27,7 @@ from tidegate.config_values import (
     TokenizerFile,
 )
 from tidegate.faults import fault, lines, shown
+from tidegate.picker_settings import Picker
 
 MAX_FILE_BYTES = 1_048_576
 
@@ -251,6 +252,7 @@ class Config(Section):
         description="What becomes of requests on paths that Tidegate does not know.",
         json_schema_extra=_or_refuse,
     )
+    picker: Picker = Field(Picker(), description="What `tidegate picker` does besides.")
     pools: tuple[Pool, ...] = Field(min_length=1, description="The fleet.")
 
     @model_validator(mode="after")
@@ -288,6 +290,8 @@ def _ports_taken_twice(config: Config) -> Iterator[str]:
         *(("control.ext_proc_port", config.control.address, port) for port in config.control.ports),
         ("envoy.admin_port", config.envoy.admin_address, config.envoy.admin_port),
     ]
+    if config.picker.health_port is not None:
+        listening.append(("picker.health_port", config.control.address, config.picker.health_port))
     for (first, one, port), (second, other, again) in itertools.combinations(listening, 2):
         if port == again and addresses.overlap(one, other):
             yield f"{second}: {addresses.joined(other, port)} is taken already by {first}; expected a port of its own"

@@ -19,8 +19,9 @@ TAGS = {
 first counts from the request's arrival, waiting included, the second from its delivery to the engine."""
 
 BUFFER_BYTES = 16_777_216
-"""What Envoy holds of the log while it cannot be sent at once; what exceeds that is lost, and with it requests' ends.
-The default is 16 KB: of 2,000 answers that ended together, 1,600 were lost (measured). An entry takes about 1 KB."""
+"""What Envoy holds of the log while it cannot be sent at once; what exceeds that is lost, and with it the ends of
+requests. The default is 16 KB: of 2,000 answers that ended together, 1,600 ends were lost (measured). An entry takes
+about 1 KB."""
 
 SIGN_OF_LIFE_SECONDS = 10.0
 """How often a request that runs is reported; ``limits.lease_seconds`` rests on it."""

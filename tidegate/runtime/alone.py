@@ -26,7 +26,7 @@ class Alone:
             BindError: the port cannot be bound.
         """
         with contextlib.closing(self.decider):
-            async with services.ext_proc(control, control.ext_proc_port, self.decider.desk, inflows):
+            async with services.ext_proc(control, control.ext_proc_port, self.decider.desk, inflows=inflows):
                 yield
 
     async def run(self) -> None:

@@ -27,6 +27,18 @@ def of_control_plane(config: Config) -> list[Claim]:
     ]
 
 
+def of_picker(config: Config) -> list[Claim]:
+    """Return the ports that the endpoint picker of ``config`` binds."""
+    control, health = config.control, config.picker.health_port
+    claims = [
+        Claim("metrics and health (admin.port)", config.admin.address, config.admin.port),
+        Claim("decisions (control.ext_proc_port)", control.address, control.ext_proc_port),
+    ]
+    if health is not None:
+        claims.append(Claim("health checks (picker.health_port)", control.address, health))
+    return claims
+
+
 def conflicts(claims: Iterable[Claim]) -> list[str]:
     """Return what keeps ``claims`` from being bound, nothing when all can be: a line for each reason."""
     taken, lines = [], []

@@ -27,6 +27,11 @@ def refuse_fixed(current: Config, wanted: Config, name: str) -> None:
     changed = [section for section in FIXED if getattr(current, section) != getattr(wanted, section)]
     if current.limits.lease_seconds != wanted.limits.lease_seconds:
         changed.append("limits.lease_seconds")
+    changed += [
+        f"picker.{key}"
+        for key in ("health_port", "drain_seconds")
+        if getattr(current.picker, key) != getattr(wanted.picker, key)
+    ]
     if changed:
         expected = "cannot change while running; expected it as it was, or a restart"
         raise ConfigError("\n".join(f"{name}: {section}: {expected}" for section in changed))

@@ -10,13 +10,16 @@ from typing import Protocol
 import grpc
 import grpc.aio
 from aiohttp import web
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health as grpc_health
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from extproc import grpc_transport, h2_transport
 from extproc.desk import Desk
-from extproc.transport import Observer
+from extproc.health import Health
+from extproc.transport import Begin, Observer, OneDecision
 from tidegate import addresses
 from tidegate.config import MAX_BODY_BYTES, Control
+from tidegate.config_tls import Tls
 from tidegate.runtime import credentials
 
 STOP_SECONDS = 1.0
@@ -35,44 +38,37 @@ class _Counted(Desk, Observer, Protocol):
     """A desk that counts streams as well."""
 
 
-class Health:
-    """What health checks are answered with. It changes nothing but that: Envoy then asks others, if there are any."""
-
-    def __init__(self, *, serving: bool = True) -> None:
-        self.serving = serving
-        self.changed = asyncio.Event()
-
-    def say(self, *, serving: bool) -> None:
-        """Answer with SERVING or NOT_SERVING from now on."""
-        self.serving = serving
-        self.changed.set()
-
-
 @contextlib.asynccontextmanager
 async def ext_proc(
     control: Control,
     port: int,
     desk: _Counted,
+    *,
     inflows: h2_transport.Inflows = MappingProxyType({}),
-    state: Health | None = None,
+    begin: Begin = OneDecision,
+    health: Health | None = None,
+    grace: float = STOP_SECONDS,
 ) -> AsyncIterator[None]:
     """Serve ``desk`` to Envoy on ``port``, on the transport that ``control`` names; with h2 ``inflows`` too.
 
-    Health checks are answered with ``state``, which is SERVING unless it is given.
+    ``begin`` says what is held on a stream, ``health`` what health checks are answered with (SERVING unless it is
+    given), and ``grace`` how many seconds those streams get that are open at the end.
 
     Raises:
         BindError: the port cannot be bound.
     """
-    address, state = control.address, state or Health()
+    address, health = control.address, health or Health()
     if control.ext_proc_transport == "grpc":
-        async with grpc_server(control, port, (grpc_transport.handler(desk, desk),), STOP_SECONDS, state):
+        handlers = (grpc_transport.handler(desk, desk, begin),)
+        async with grpc_server(address, port, handlers, grace, health, control.tls):
             yield
         return
     serving = h2_transport.serving(
         *(address, port, desk, desk, inflows),
         max_body_bytes=MAX_BODY_BYTES,
-        grace=STOP_SECONDS,
-        healthy=lambda: state.serving,
+        grace=grace,
+        begin=begin,
+        health=health,
         tls=None if control.tls is None else credentials.for_asyncio(control.tls),
     )
     async with contextlib.AsyncExitStack() as listening:
@@ -85,48 +81,50 @@ async def ext_proc(
 
 @contextlib.asynccontextmanager
 async def grpc_server(
-    control: Control,
+    address: str,
     port: int,
     handlers: tuple[grpc.GenericRpcHandler, ...],
     grace: float,
-    state: Health | None = None,
+    health: Health | None = None,
+    tls: Tls | None = None,
 ) -> AsyncIterator[None]:
-    """Run a gRPC server with ``handlers`` and the standard health service, which says what ``state`` does.
+    """Run a gRPC server with ``handlers`` and the standard health service, which says what ``health`` does.
 
     At the end it says that it serves no more, and its calls get ``grace`` seconds.
 
     Raises:
-        BindError: ``port`` on the address of ``control`` cannot be bound.
+        BindError: ``port`` on ``address`` cannot be bound.
     """
     server = grpc.aio.server(options=grpc_transport.server_options(MAX_BODY_BYTES))
     server.add_generic_rpc_handlers(handlers)
-    healthy = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    servicer = grpc_health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     try:
-        place = addresses.joined(control.address, port)
-        if control.tls is None:
+        place = addresses.joined(address, port)
+        if tls is None:
             server.add_insecure_port(place)
         else:
-            server.add_secure_port(place, credentials.for_grpc(control.tls))
+            server.add_secure_port(place, credentials.for_grpc(tls))
     except RuntimeError:
-        raise _taken(control.address, port) from None
+        raise _taken(address, port) from None
     await server.start()
-    announcing = asyncio.ensure_future(_announce(state or Health(), healthy))
+    announcing = asyncio.ensure_future(_announce(health or Health(), servicer))
     try:
         yield
     finally:
         announcing.cancel()
-        await healthy.enter_graceful_shutdown()
+        await servicer.enter_graceful_shutdown()
         await server.stop(grace)
 
 
-async def _announce(state: Health, healthy: health.aio.HealthServicer) -> None:
-    """Answer as ``state`` says, until cancelled."""
+async def _announce(health: Health, servicer: grpc_health.aio.HealthServicer) -> None:
+    """Say what ``health`` says, and again with every change, for ever."""
     states = health_pb2.HealthCheckResponse
     while True:
-        state.changed.clear()
-        await healthy.set("", states.SERVING if state.serving else states.NOT_SERVING)
-        await state.changed.wait()
+        health.changed.clear()
+        for name in health.names:
+            await servicer.set(name, states.SERVING if health.serving else states.NOT_SERVING)
+        await health.changed.wait()
 
 
 def _taken(address: str, port: int) -> BindError:

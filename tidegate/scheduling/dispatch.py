@@ -111,7 +111,7 @@ class Dispatcher:
             return Refusal(RefusalReason.UNKNOWN_MODEL)
         if name not in self._policies:
             return Refusal(RefusalReason.NO_ENDPOINTS)
-        candidates: Sequence[EndpointView] = self._fleet.view(name, now).endpoints
+        candidates = _allowed(request, self._fleet.view(name, now).endpoints)
         if not candidates:
             return Refusal(RefusalReason.NO_ENDPOINTS, name)
         ranked = self._pickers[name].rank(request, _filtered(request, candidates), self._rng)
@@ -133,6 +133,13 @@ class Dispatcher:
         if request.model:
             return self._routes.pool_of(request.model)
         return next(iter(self._policies)) if len(self._policies) == 1 else None
+
+
+def _allowed(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:
+    """Keep to the endpoints that the request may go to. Nobody passes over this: it is not a preference."""
+    if not request.among:
+        return candidates
+    return [endpoint for endpoint in candidates if all(endpoint.address in subset for subset in request.among)]
 
 
 def _filtered(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tidegate.scheduling.subset import Subset
 from tidegate.tokens.count import TokenCount
 
 
@@ -17,6 +18,7 @@ class InferenceRequest:
         max_output_tokens: the most tokens the client will take; ``None`` when it set no limit.
         stream: whether the answer is streamed.
         pool: the pool that is to serve it, whatever its model; empty when the model says.
+        among: it may go only to endpoints that are in all of these.
     """
 
     id: str
@@ -26,3 +28,4 @@ class InferenceRequest:
     max_output_tokens: int | None = None
     stream: bool = False
     pool: str = ""
+    among: tuple[Subset, ...] = ()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from extproc.health import Health
 from tidegate.config import Config
 from tidegate.config_values import CHECKED
 from tidegate.fleet.events import RequestEnded
@@ -50,7 +51,7 @@ class Worker:
         self._told: asyncio.Queue[messages.Prepare | messages.Decide] = asyncio.Queue()
         self._welcome: asyncio.Future[messages.Welcome] = asyncio.get_running_loop().create_future()
         self._leaving = asyncio.Event()
-        self._health = services.Health(serving=False)
+        self._health = Health(serving=False)
         self._stop = asyncio.Event()
         self._tally = Tally()
         self._corrections = Corrections()
@@ -82,7 +83,7 @@ class Worker:
                 running = [tasks.create_task(self._report()), tasks.create_task(self._follow(decider))]
                 # It listens before it says that it does: where no other worker is well, Envoy asks it all the same, and
                 # an estimate beats an error.
-                async with services.ext_proc(config.control, welcome.port, decider.desk, state=self._health):
+                async with services.ext_proc(config.control, welcome.port, decider.desk, health=self._health):
                     await decider.warm(config)
                     await self._told.join()
                     self._health.say(serving=True)
