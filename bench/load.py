@@ -20,6 +20,7 @@ from bench.http1 import FramingError, Response
 CONNECT_SECONDS = 5.0
 GRACE_SECONDS = 10.0  # for the responses that are under way when the time is over
 PAUSE_AFTER_FAILURE_SECONDS = 0.01
+LEAVE_WITHIN_SECONDS = 0.012  # about as long as an answer takes here
 _WORDS = ("river", "stone", "amber", "quiet", "seven", "letter", "window", "harbor", "engine", "morning", "of", "the")
 
 
@@ -32,12 +33,14 @@ class Result:
         statuses: number of complete responses by status code.
         failures: number of requests without a complete response, by reason.
         seconds: from the first request to the last response.
+        left: number of requests that were given up.
     """
 
     latencies: "array[float]" = field(default_factory=lambda: array("d"))
     statuses: Counter[int] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    left: int = 0
 
     @property
     def answered(self) -> int:
@@ -81,8 +84,11 @@ def post(path: str, host: str, body: bytes) -> bytes:
 class _Run:
     """What the connections of one run share: what to send, when to stop, what was seen."""
 
-    def __init__(self, requests: Sequence[bytes], seconds: float, max_requests: int, pause: float) -> None:
+    def __init__(
+        self, requests: Sequence[bytes], seconds: float, max_requests: int, pause: float, leave_every: int
+    ) -> None:
         self.result = Result()
+        self._leave_every = leave_every
         self.pause = pause
         self.started = time.perf_counter()
         self.deadline = self.started + seconds
@@ -96,6 +102,10 @@ class _Run:
     def take(self) -> bytes:
         self._left -= 1
         return next(self._requests)
+
+    def leaves(self) -> bool:
+        """Return whether the request that was taken last is one to give up."""
+        return self._leave_every > 0 and self._left % self._leave_every == 0
 
     def record(self, status: int, sent: float) -> None:
         now = time.perf_counter()
@@ -127,6 +137,15 @@ class _Connection(asyncio.Protocol):
         request = self._run.take()
         self._sent = time.perf_counter()
         self._transport.write(request)
+        if self._run.leaves():
+            delay = random.uniform(0, LEAVE_WITHIN_SECONDS)
+            asyncio.get_running_loop().call_later(delay, self._leave, self._response)
+
+    def _leave(self, response: Response) -> None:
+        if self._response is response:
+            self._run.result.left += 1
+            self._response = None
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._response is None:
@@ -183,14 +202,16 @@ async def run(
     seconds: float,
     max_requests: int,
     pause: float = 0.0,
+    leave_every: int = 0,
 ) -> Result:
     """Send ``requests`` in turn, again and again, until ``seconds`` are over or ``max_requests`` were sent.
 
-    Each connection waits ``pause`` seconds between a response and its next request.
+    Each connection waits ``pause`` seconds between a response and its next request. Of ``leave_every`` requests, one is
+    given up if it is not answered at once.
 
     Returns within ``seconds`` plus ``CONNECT_SECONDS`` plus ``GRACE_SECONDS``.
     """
-    shared = _Run(requests, seconds, max_requests, pause)
+    shared = _Run(requests, seconds, max_requests, pause, leave_every)
     async with asyncio.TaskGroup() as group:
         for _ in range(connections):
             group.create_task(_keep_connected(shared, host, port))

@@ -144,6 +144,26 @@ def _ask(port: int, path: str, body: bytes | None) -> str:
         connection.close()
 
 
+def page(port: int, path: str) -> str:
+    """Return the page at ``path`` of 127.0.0.1:``port``.
+
+    Raises:
+        NotReady: it is not there.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    except (OSError, http.client.HTTPException) as error:
+        raise NotReady(f"{path} on port {port}: {type(error).__name__}") from None
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise NotReady(f"{path} on port {port} gave {answer.status}")
+    return text
+
+
 @contextmanager
 def started(name: str, command: Sequence[str], log: Path, *, cwd: Path | None = None) -> Iterator[Running]:
     """Run ``command`` until the block ends; then end it and everything it started."""

@@ -122,7 +122,7 @@ def table(rounds: Sequence[Mapping[str, Figures]], loads: Sequence[Mapping[str, 
     rows += [["median", name, *_cells(asdict(middle[name])), ""] for name in names]
     for base, other in itertools.combinations(names, 2):
         rows.append(["ratio", f"{other}/{base}", *_cells(ratios(middle[base], middle[other]), "{:.2f}"), ""])
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def as_json(rounds: Sequence[Mapping[str, Figures]], loads: Sequence[Mapping[str, float]]) -> dict[str, Any]:
@@ -154,7 +154,8 @@ def _shape(value: float) -> str:
     return "{:.0f}" if value >= 100 or value == 0 else "{:.1f}" if value >= 10 else "{:.2f}"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as text, the first two columns to the left."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = []
     for row in rows:

@@ -26,11 +26,13 @@ class Side:
         name: what it is called in the report.
         port: where it listens on 127.0.0.1.
         pids: its processes by role: ``envoy``, and ``control`` where one decides.
+        admin_port: where Tidegate's own pages are; 0 where it is not.
     """
 
     name: str
     port: int
     pids: Mapping[str, int]
+    admin_port: int = 0
 
 
 @contextmanager
@@ -91,7 +93,7 @@ def tidegate(
         run_envoy = envoy.command(bootstrap, threads)
         proxy = stack.enter_context(started("Envoy (tidegate)", run_envoy, folder / f"{name}.log"))
         proxy.wait_for(listener, CHAT, START_SECONDS, body=chat_bodies(200, 1, 0)[0])
-        yield Side(name, listener, {"envoy": proxy.process.pid, "control": control.process.pid})
+        yield Side(name, listener, {"envoy": proxy.process.pid, "control": control.process.pid}, admin)
 
 
 def tidegate_settings(

@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 _NOT_GRPC = (HeaderTuple(b":status", b"415"),)
 _NO_SUCH_METHOD = trailers(Ending(Status.UNIMPLEMENTED, "no such method"))
 _DRAINING = b"draining"
+_ALPN = "h2"
 
 
 _GONE = (NoSuchStreamError, StreamIDTooLowError)
@@ -75,7 +76,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin, if the server has room."""
         self._transport = cast("asyncio.Transport", transport)
-        if not self._host.joined(self):
+        secured = transport.get_extra_info("ssl_object")
+        if (secured is not None and secured.selected_alpn_protocol() != _ALPN) or not self._host.joined(self):
             self.abort()
             return
         self._engine.initiate_connection()

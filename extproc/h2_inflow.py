@@ -10,8 +10,8 @@ from extproc.h2_framing import Deframer, framed
 from extproc.h2_interfaces import NO_MEMORY, SERVER_STOPS, Finish, Wire
 from extproc.transport import Ending, Status, UnreadableMessage
 
-MESSAGE_BYTES = 4_194_304
-"""The largest message that is taken, as in gRPC. Envoy's batches are of a few kilobytes."""
+MESSAGE_BYTES = 67_108_864
+"""The largest message that is taken. Envoy's batches are of a few kilobytes, or of what it has held back meanwhile."""
 
 Reader = Callable[[bytes], None]
 """Takes one message. Whatever it holds, it raises nothing."""

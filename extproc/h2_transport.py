@@ -9,6 +9,7 @@ peers. When ``serving`` ends, all of it has ended.
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from grpc_health.v1 import health_pb2
@@ -75,12 +76,14 @@ async def serving(
     grace: float,
     begin: Begin = OneDecision,
     health: Health | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     """Serve ``desk`` and ``inflows`` on ``address`` and ``port`` (0: any free one); give the port.
 
     ``begin`` says what is held on a stream, and ``health`` what health checks are answered with. At the end that is
     NOT_SERVING, nothing is accepted any more, and streams that are open get ``grace`` seconds; then inflows are told to
-    go elsewhere, and have half a second more.
+    go elsewhere, and have half a second more. With ``tls``, a peer that does not agree to speak h2 over it is not
+    served.
 
     Raises:
         OSError: the port cannot be bound.
@@ -89,7 +92,7 @@ async def serving(
     loop = asyncio.get_running_loop()
     # Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
     listening = await loop.create_server(
-        lambda: Connection(server), address, port, reuse_port=False, backlog=1024, start_serving=False
+        lambda: Connection(server), address, port, ssl=tls, reuse_port=False, backlog=1024, start_serving=False
     )
     fault: BaseException | None = None
     async with asyncio.TaskGroup() as tasks:

@@ -32,6 +32,7 @@ EVERY_KEY: dict[str, Any] = {
         "ext_proc_port": 2,
         "ext_proc_transport": "h2",
         "ext_proc_exchanges": 2,
+        "tls": None,
         "workers": 1,
     },
     "envoy": {"admin_address": "127.0.0.2", "admin_port": 3, "concurrency": 8},

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.addresses import ip, ip_and_port, is_loopback, is_unspecified, joined, overlap, split
+from tidegate.addresses import ip, ip_and_port, is_address, is_loopback, is_unspecified, joined, overlap, split
 
 
 @pytest.mark.parametrize(
@@ -100,3 +100,8 @@ def test_loopback_is_told_from_the_rest() -> None:
     assert is_loopback("127.0.0.9")
     assert is_loopback("::1")
     assert not is_loopback("10.0.0.1")
+
+
+@pytest.mark.parametrize(("text", "address"), [("10.0.0.1", True), ("fd00::1", True), ("tidegate", False), ("", False)])
+def test_an_address_is_told_from_a_name(text: str, address: bool) -> None:
+    assert is_address(text) is address

@@ -107,7 +107,7 @@ def test_equal_addresses_are_written_alike() -> None:
         ("admin.path", "address, port"),
         (
             "control.port",
-            "address, advertise, xds_port, ext_proc_port, ext_proc_transport, ext_proc_exchanges, workers",
+            "address, advertise, xds_port, ext_proc_port, ext_proc_transport, ext_proc_exchanges, workers, tls",
         ),
         ("envoy.binary", "admin_address, admin_port, concurrency"),
         (

@@ -26,6 +26,15 @@ def ip(text: str) -> str:
     return str(address)
 
 
+def is_address(text: str) -> bool:
+    """Return whether ``text`` is an IP address, and not a name."""
+    try:
+        ip(text)
+    except ValueError:
+        return False
+    return True
+
+
 def ip_and_port(text: str) -> str:
     """Return the ``ip:port`` in ``text`` in its one spelling, IPv6 in brackets.
 

@@ -10,10 +10,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from tidegate import addresses, strict_yaml
-from tidegate.config_values import Engine, Ip, IpAndPort, Model, Policy, PoolName, Port, Seconds, TokenizerFile
+from tidegate.config_tls import Tls
+from tidegate.config_values import (
+    Engine,
+    Ip,
+    IpAndPort,
+    Model,
+    Policy,
+    PoolName,
+    Port,
+    Seconds,
+    Section,
+    TokenizerFile,
+)
 from tidegate.faults import fault, lines, shown
 from tidegate.picker_settings import Picker
 
@@ -26,25 +38,21 @@ class ConfigError(Exception):
     """The configuration cannot be used; one line for each fault, naming the file, the key and what was expected."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Listener(_Section):
+class Listener(Section):
     """Where Envoy listens for clients."""
 
     address: Ip = Field("127.0.0.1", description="IP address that Envoy binds; 0.0.0.0 for all.")
     port: Port = Field(8080, description="Port that Envoy binds.")
 
 
-class Admin(_Section):
+class Admin(Section):
     """Where Tidegate serves /metrics, /healthz, /readyz and the pages behind `tidegate status`."""
 
     address: Ip = Field("127.0.0.1", description="IP address to bind.")
     port: Port = Field(9090, description="Port to bind.")
 
 
-class Control(_Section):
+class Control(Section):
     """Where Envoy reaches the control plane, over gRPC."""
 
     address: Ip = Field(
@@ -76,6 +84,8 @@ class Control(_Section):
         1, ge=1, le=64, description="Processes that decide, each on the next port. 1: the control plane's own."
     )
 
+    tls: Tls | None = Field(None, description="TLS with certificates on both sides; without it, none.")
+
     @property
     def ports(self) -> range:
         """The ports of the external-processing service, one for each worker."""
@@ -92,7 +102,7 @@ class Control(_Section):
         return self.advertise or self.address
 
 
-class Envoy(_Section):
+class Envoy(Section):
     """The Envoy that `tidegate up` starts."""
 
     admin_address: Ip = Field(
@@ -102,7 +112,7 @@ class Envoy(_Section):
     concurrency: int = Field(2, ge=1, le=256, description="Worker threads.")
 
 
-class Limits(_Section):
+class Limits(Section):
     """Bounds on what one request may take."""
 
     max_body_bytes: int = Field(
@@ -139,7 +149,7 @@ class Limits(_Section):
     )
 
 
-class Scrape(_Section):
+class Scrape(Section):
     """How the engines are asked for their load."""
 
     interval_seconds: Seconds = Field(
@@ -162,7 +172,7 @@ class Scrape(_Section):
 REFUSE = "refuse"
 
 
-class UnknownPaths(_Section):
+class UnknownPaths(Section):
     """What becomes of requests on paths that Tidegate does not know: `refuse`, or the pool that takes them, unread."""
 
     pool: PoolName | None = Field(
@@ -179,14 +189,14 @@ class UnknownPaths(_Section):
         return {"pool": None}
 
 
-class Endpoint(_Section):
+class Endpoint(Section):
     """One engine."""
 
     address: IpAndPort = Field(description="Its ip:port; IPv6 in brackets.")
     weight: int = Field(1, ge=1, le=1000, description="Relative capacity.")
 
 
-class Pool(_Section):
+class Pool(Section):
     """Endpoints that serve the same models."""
 
     name: PoolName = Field(
@@ -248,7 +258,7 @@ def _or_refuse(schema: dict[str, Any]) -> None:
     schema["default"] = REFUSE
 
 
-class Config(_Section):
+class Config(Section):
     """The whole file."""
 
     listener: Listener = Field(Listener(), description="Where Envoy listens for clients.")

@@ -1,10 +1,11 @@
 """The kinds of values that a configuration holds: what each must be, and what its error says."""
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
 from tidegate import addresses
 from tidegate.faults import fault, shown
@@ -29,6 +30,7 @@ def _ip_and_port(text: str) -> str:
         raise fault(f"expected ip:port, such as 10.0.0.7:8000 or [fd00::7]:8000, not {shown(text)}") from None
 
 
+_DNS_NAME = r"^[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9]([A-Za-z0-9-]{0,62}))*$"
 _RESERVED_NAMES = {"xds"}
 _POOL_NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
@@ -59,6 +61,20 @@ def _tokenizer(path: str, info: ValidationInfo) -> str:
     return path
 
 
+def _absolute(path: str) -> str:
+    if not Path(path).is_absolute():
+        raise fault(f"expected an absolute path, not {shown(path)}")
+    return path
+
+
+def _server_name(name: str) -> str:
+    with contextlib.suppress(ValueError):
+        return addresses.ip(name)
+    if not re.fullmatch(_DNS_NAME, name, re.ASCII):
+        raise fault(f"expected a DNS name or an IP address, not {shown(name)}")
+    return name
+
+
 def _pickers_schema(schema: dict[str, Any]) -> None:
     schema["enum"] = list(pickers.names())
 
@@ -72,4 +88,12 @@ PoolName = Annotated[str, AfterValidator(_pool_name), Field(json_schema_extra={"
 Model = Annotated[str, Field(min_length=1, max_length=256)]
 Policy = Annotated[str, AfterValidator(_picker), Field(json_schema_extra=_pickers_schema)]
 TokenizerFile = Annotated[str, AfterValidator(_tokenizer), Field(max_length=4096)]
+AbsolutePath = Annotated[str, AfterValidator(_absolute), Field(max_length=4096)]
+ServerName = Annotated[str, AfterValidator(_server_name), Field(max_length=253)]
 Engine = Literal["vllm", "sglang", "tgi", "trtllm", "llamacpp", "none"]
+
+
+class Section(BaseModel):
+    """A mapping in the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

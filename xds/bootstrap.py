@@ -5,6 +5,7 @@ from pathlib import Path
 from string import Template
 
 from tidegate.config import Config
+from xds.tls import bootstrap_transport_socket
 
 TEMPLATE = "bootstrap.yaml"
 
@@ -33,4 +34,5 @@ def render(config: Config, template: str, node_id: str = "envoy") -> str:
         admin_port=config.envoy.admin_port,
         xds_address=config.control.reached_at,
         xds_port=config.control.xds_port,
+        xds_transport_socket=bootstrap_transport_socket(config.control),
     )

@@ -11,6 +11,7 @@ from tidegate.config import Control
 from xds.clusters import HTTP_OPTIONS
 from xds.messages import seconds, socket_address
 from xds.names import ACCESS_LOG_CLUSTER, EXT_PROC_CLUSTER
+from xds.tls import transport_socket
 
 NO_LIMIT = 1_000_000
 """Every request that waits for a decision holds a stream; Envoy's own limit of 1024 would fail the next one."""
@@ -22,7 +23,7 @@ def ext_proc_cluster(control: Control) -> cluster.Cluster:
     One that hangs is left out within seconds (HTTP/2 pings and health checks); when none is well, the requests go to it
     all the same, because an error from it says more than one about it.
     """
-    built = _grpc_cluster(EXT_PROC_CLUSTER, control.reached_at, *control.ports)
+    built = _grpc_cluster(EXT_PROC_CLUSTER, control, *control.ports)
     built.circuit_breakers = cluster.CircuitBreakers(
         thresholds=[
             cluster.CircuitBreakersThresholds(
@@ -53,11 +54,12 @@ def ext_proc_cluster(control: Control) -> cluster.Cluster:
 
 def access_log_cluster(control: Control) -> cluster.Cluster:
     """Return the cluster of the access-log intake."""
-    return _grpc_cluster(ACCESS_LOG_CLUSTER, control.reached_at, control.access_log_port)
+    return _grpc_cluster(ACCESS_LOG_CLUSTER, control, control.access_log_port)
 
 
-def _grpc_cluster(name: str, ip: str, *ports: int) -> cluster.Cluster:
-    members = [endpoint.LbEndpoint(endpoint=endpoint.Endpoint(address=socket_address(ip, port))) for port in ports]
+def _grpc_cluster(name: str, control: Control, *ports: int) -> cluster.Cluster:
+    places = [endpoint.Endpoint(address=socket_address(control.reached_at, port)) for port in ports]
+    members = [endpoint.LbEndpoint(endpoint=place) for place in places]
     keepalive = core.KeepaliveSettings(interval=seconds(2), timeout=seconds(3))
     http2 = upstream.HttpProtocolOptions(
         explicit_http_config=upstream.HttpProtocolOptionsExplicitHttpConfig(
@@ -72,5 +74,6 @@ def _grpc_cluster(name: str, ip: str, *ports: int) -> cluster.Cluster:
         load_assignment=endpoint.ClusterLoadAssignment(
             cluster_name=name, endpoints=[endpoint.LocalityLbEndpoints(lb_endpoints=members)]
         ),
+        transport_socket=transport_socket(control),
         typed_extension_protocol_options={HTTP_OPTIONS: Any.pack(http2)},
     )

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import aiohttp
 import pytest
 
+from extproc import h2_transport
 from extproc.h2_transport import serving
 from tests.e2e.gateway import CHAT, Control, Engine, config_for, eventually, view
 from tests.envoy_process import EnvoyProcess, running_envoy
@@ -32,6 +33,9 @@ class Log:
 
     def _progress(self, _: object) -> None:
         self.running += 1
+
+    def has_more_than(self, count: int) -> bool:
+        return len(self.ended) > count
 
     def _count(self) -> None:
         self.malformed += 1
@@ -86,15 +90,20 @@ async def envoy() -> AsyncIterator[tuple[Config, EnvoyProcess]]:
 
 
 async def test_every_request_is_logged_once_though_the_server_is_stopped_and_started(
-    envoy: tuple[Config, EnvoyProcess],
+    envoy: tuple[Config, EnvoyProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # However late a busy machine lets Envoy send what it has gathered.
+    monkeypatch.setattr(h2_transport, "LAST_MESSAGES_SECONDS", 1.5)
     config, _ = envoy
     log, clients = Log(), Clients(config)
     asking: asyncio.Task[None] | None = None
     for _ in range(3):
         async with decisions(config, log):
             asking = asking or asyncio.create_task(clients.run())
+            logged = len(log.ended)
             await eventually(functools.partial(clients.answered, len(clients.statuses) + 40))
+            # Envoy has opened its stream: to one that stops before that, it sends nothing.
+            await eventually(functools.partial(log.has_more_than, logged))
         await asyncio.sleep(GONE_SECONDS)
     async with decisions(config, log):
         clients.stopped.set()

@@ -80,7 +80,7 @@ def test_five_hundred_requests_at_once_are_all_answered(stack: Stack) -> None:
 def test_a_storm_of_clients_that_leave_leaves_nothing_in_flight(stack: Stack) -> None:
     asyncio.run(_many(stack, 400, leave=True))
     until(lambda: not stack.inflight(), 10, "everything is released")
-    assert stack.total("tidegate_reservations") == 0
+    assert stack.total("tidegate_inflight_reservations") == 0
     assert stack.ask()[0] == 200
 
 

@@ -271,10 +271,10 @@ class ControlPlane:
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
         await listening.enter_async_context(
             services.grpc_server(
-                control.address,
-                control.xds_port,
+                *(control.address, control.xds_port),
                 (*self._discovery.handlers(), log.handler()),
                 services.FAREWELL_SECONDS,
+                tls=control.tls,
             )
         )
         await listening.enter_async_context(self._deciding.serving(control, {access_log.PATH: log.reader}))

@@ -19,6 +19,8 @@ from extproc.health import Health
 from extproc.transport import Begin, Observer, OneDecision
 from tidegate import addresses
 from tidegate.config import MAX_BODY_BYTES, Control
+from tidegate.config_tls import Tls
+from tidegate.runtime import credentials
 
 STOP_SECONDS = 1.0
 """How long what is being answered may go on after the stop; nothing should take longer than a decision."""
@@ -57,11 +59,17 @@ async def ext_proc(
     """
     address, health = control.address, health or Health()
     if control.ext_proc_transport == "grpc":
-        async with grpc_server(address, port, (grpc_transport.handler(desk, desk, begin),), grace, health):
+        handlers = (grpc_transport.handler(desk, desk, begin),)
+        async with grpc_server(address, port, handlers, grace, health, control.tls):
             yield
         return
     serving = h2_transport.serving(
-        *(address, port, desk, desk, inflows), max_body_bytes=MAX_BODY_BYTES, grace=grace, begin=begin, health=health
+        *(address, port, desk, desk, inflows),
+        max_body_bytes=MAX_BODY_BYTES,
+        grace=grace,
+        begin=begin,
+        health=health,
+        tls=None if control.tls is None else credentials.for_asyncio(control.tls),
     )
     async with contextlib.AsyncExitStack() as listening:
         try:
@@ -78,6 +86,7 @@ async def grpc_server(
     handlers: tuple[grpc.GenericRpcHandler, ...],
     grace: float,
     health: Health | None = None,
+    tls: Tls | None = None,
 ) -> AsyncIterator[None]:
     """Run a gRPC server with ``handlers`` and the standard health service, which says what ``health`` does.
 
@@ -91,7 +100,11 @@ async def grpc_server(
     servicer = grpc_health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     try:
-        server.add_insecure_port(addresses.joined(address, port))
+        place = addresses.joined(address, port)
+        if tls is None:
+            server.add_insecure_port(place)
+        else:
+            server.add_secure_port(place, credentials.for_grpc(tls))
     except RuntimeError:
         raise _taken(address, port) from None
     await server.start()

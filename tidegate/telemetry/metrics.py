@@ -3,6 +3,7 @@
 Every label is bounded (``labels``). Latencies are those of good answers: a fast error must not look like a fast engine.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector, generate_latest
@@ -144,6 +145,8 @@ class Metrics:
             "Of choosing an endpoint and reserving it, once the tokens are counted.",
             DECISION_BUCKETS,
         )
+        tasks = Gauge("tidegate_tasks", "Tasks of the event loop, as a sign of leaks.", registry=registry)
+        tasks.set_function(_tasks)
         self._xds_open = Gauge("tidegate_xds_open_streams", "Discovery streams that Envoys hold.", registry=registry)
         self._xds_pushes = counter("xds_pushes_total", "Discovery responses sent.", "type")
         self._xds_acks = counter("xds_acks_total", "Discovery responses accepted.", "type")
@@ -303,3 +306,11 @@ class Metrics:
         """Count a scrape of an engine and how long it took."""
         self._scrapes.labels(self._ending(outcome)).inc()
         self._scrape_duration.observe(seconds)
+
+
+def _tasks() -> int:
+    """Return how many tasks there are; 0 outside an event loop."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0

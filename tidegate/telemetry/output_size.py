@@ -5,7 +5,6 @@ bytes around a word. Answers that told their usage teach it, for each pool, API 
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
 from tidegate.telemetry.outcome import Outcome
@@ -47,8 +46,7 @@ class OutputSizes:
         estimate = self._estimate(record)
         if told is not None and (record.final or told >= estimate):
             return record
-        return replace(
-            record,
+        return record._replace(
             usage=record.usage._replace(completion_tokens=None),
             estimated_completion_tokens=estimate,
         )

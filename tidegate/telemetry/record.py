@@ -5,7 +5,6 @@ never zero.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
@@ -70,8 +69,7 @@ class Read(NamedTuple):
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRecord:
+class RequestRecord(NamedTuple):
     """One request, as far as Envoy's log tells.
 
     Attributes:
