@@ -41,6 +41,11 @@ SETTINGS = [
         "300s",
     ),  # five minutes, which may be less than a decision and a first token take
     ("manager", "access_log_options.access_log_flush_interval", "10s"),  # never: leases would run out
+    (
+        "manager",
+        "access_log.0.typed_config.common_config.buffer_size_bytes",
+        16_777_216,
+    ),  # 16 KB: of many answers that end together, most ends are lost
     ("filter ext_proc", "message_timeout", f"{LIMITS.decision_timeout_seconds:.0f}s"),  # 200 ms: 504
     ("filter ext_proc", "failure_mode_allow", None),  # not set is false
     ("filter ext_proc", "status_on_error.code", "ServiceUnavailable"),
