@@ -22,7 +22,7 @@ OPTIONS = {
     "pods": "ip:port of three endpoints or more, with commas: the kit serves them",
     "features": "what it can do beyond the protocol, with commas; see README.md",
 }
-TRANSPORT = os.environ.get("TIDEGATE_TEST_EXT_PROC_TRANSPORT", "grpc")
+TRANSPORT = os.environ.get("TIDEGATE_TEST_EXT_PROC_TRANSPORT", "h2")
 OURS = frozenset({"test-header", "passthrough", "modes"})
 
 
