@@ -50,7 +50,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--endpoints", type=int, default=4, help="how many engines there are to choose from")
     parser.add_argument("--threads", type=int, default=2, help="worker threads of each Envoy under test")
     parser.add_argument("--policy", default="least_tokens", help="Tidegate's policy")
-    parser.add_argument("--transport", choices=("grpc", "h2"), default="grpc", help="what serves ext_proc in Tidegate")
+    parser.add_argument("--transport", choices=("grpc", "h2"), default="h2", help="what serves ext_proc in Tidegate")
     parser.add_argument(
         "--against", choices=("tidegate", "transports", "plain", "all"), default="tidegate", help="the other sides"
     )

@@ -74,7 +74,7 @@ def bare(folder: Path, name: str, endpoint_ports: Sequence[int], threads: int) -
 
 @contextmanager
 def tidegate(
-    folder: Path, name: str, endpoint_ports: Sequence[int], threads: int, policy: str, transport: str = "grpc"
+    folder: Path, name: str, endpoint_ports: Sequence[int], threads: int, policy: str, transport: str = "h2"
 ) -> Iterator[Side]:
     """Run the control plane, and an Envoy that gets everything from it."""
     folder = folder / name
@@ -97,7 +97,7 @@ def tidegate(
 
 
 def tidegate_settings(
-    ports: Sequence[int], endpoint_ports: Sequence[int], threads: int, policy: str, transport: str = "grpc"
+    ports: Sequence[int], endpoint_ports: Sequence[int], threads: int, policy: str, transport: str = "h2"
 ) -> str:
     """Return Tidegate's configuration; JSON is YAML.
 

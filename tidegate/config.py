@@ -69,9 +69,9 @@ class Control(Section):
         description="Port of the external-processing service, or of the first worker; and of the access log over `h2`.",
     )
     ext_proc_transport: Literal["grpc", "h2"] = Field(
-        "grpc",
-        description="What serves decisions and takes in the access log: `grpc`, which is grpc.aio, or `h2`, which is "
-        "HTTP/2 on asyncio and takes less CPU time. Envoy sees no difference.",
+        "h2",
+        description="What serves decisions and takes in the access log: `h2`, which is HTTP/2 on asyncio, or `grpc`, "
+        "which is grpc.aio and takes more CPU time. Envoy sees no difference.",
     )
 
     ext_proc_exchanges: Literal[1, 2] = Field(

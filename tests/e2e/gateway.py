@@ -226,7 +226,8 @@ def config_for(engines: tuple[Engine, Engine]) -> Config:
     return Config.model_validate(
         {
             "listener": {"port": free_port()},
-            "control": {"xds_port": free_port(), "ext_proc_port": free_port()},
+            # The stubs speak gRPC, and the log is taken in beside the discovery service.
+            "control": {"xds_port": free_port(), "ext_proc_port": free_port(), "ext_proc_transport": "grpc"},
             "envoy": {"admin_port": free_port()},
             "limits": {"max_body_bytes": MAX_BODY},
             "pools": (

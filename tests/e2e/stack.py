@@ -23,7 +23,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "sim-test"
-TRANSPORT = os.environ.get("TIDEGATE_TEST_EXT_PROC_TRANSPORT", "grpc")
+TRANSPORT = os.environ.get("TIDEGATE_TEST_EXT_PROC_TRANSPORT", "h2")
 """The transport that these tests run over, unless one says otherwise."""
 
 

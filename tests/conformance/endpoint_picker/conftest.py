@@ -23,7 +23,7 @@ OPTIONS = {
     "patience": "seconds to wait for a reply; 10, where it does not say",
     "features": "what it can do beyond the protocol, with commas; see README.md",
 }
-TRANSPORT = os.environ.get("TIDEGATE_TEST_EXT_PROC_TRANSPORT", "grpc")
+TRANSPORT = os.environ.get("TIDEGATE_TEST_EXT_PROC_TRANSPORT", "h2")
 OURS = frozenset({"test-header", "passthrough", "modes"})
 
 

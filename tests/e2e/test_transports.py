@@ -1,4 +1,7 @@
-"""The h2 transport behind a real Envoy. All end-to-end tests run over it with TIDEGATE_TEST_EXT_PROC_TRANSPORT=h2."""
+"""Both transports behind a real Envoy: what every other end-to-end test rests on.
+
+Those run over the default one, and over the other with TIDEGATE_TEST_EXT_PROC_TRANSPORT=grpc.
+"""
 
 import asyncio
 import json
@@ -15,16 +18,16 @@ import pytest
 from tests.e2e.stack import MODEL, Stack, configuration, engines, fetch, until, up
 
 
-def over_h2(ports: list[int]) -> dict[str, Any]:
+def over(transport: str, ports: list[int]) -> dict[str, Any]:
     config = configuration(ports)
-    config["control"]["ext_proc_transport"] = "h2"
+    config["control"]["ext_proc_transport"] = transport
     return config
 
 
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    folder = tmp_path_factory.mktemp("h2")
-    with engines(folder, "h100", "h100") as ports, up(folder, over_h2(ports)) as running:
+@pytest.fixture(scope="module", params=["h2", "grpc"])
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp(request.param)
+    with engines(folder, "h100", "h100") as ports, up(folder, over(request.param, ports)) as running:
         yield running
 
 
@@ -85,7 +88,7 @@ def test_a_storm_of_clients_that_leave_leaves_nothing_in_flight(stack: Stack) ->
 
 
 def test_a_control_plane_that_is_asked_to_stop_fails_no_request(tmp_path: Path) -> None:
-    config = over_h2([1])
+    config = over("h2", [1])
     config["limits"] = {"absence_seconds": 20, "decision_timeout_seconds": 20}  # however long a start takes here
     with engines(tmp_path, "h100", "h100") as ports:
         config["pools"][0]["endpoints"] = [{"address": f"127.0.0.1:{port}"} for port in ports]
