@@ -71,10 +71,16 @@ class RequestEnded:
     Attributes:
         reservation_id: its reservation.
         output_tokens: tokens it generated, where the engine said so.
+        ttft: seconds from its delivery to the engine to the first token, where known.
+        duration: seconds from its delivery to the engine to the last byte, where known.
+        failed: the engine did not answer it in full, by its own fault.
     """
 
     reservation_id: str
     output_tokens: int | None = None
+    ttft: float | None = None
+    duration: float | None = None
+    failed: bool = False
 
 
 FleetEvent = (

@@ -5,7 +5,7 @@ two scrapes spreads: each decision sees the reservations of all before it.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.fleet.events import PoolsDeclared, RequestReserved
@@ -69,10 +69,11 @@ class Refusal:
 class Dispatcher:
     """Decides on requests over one fleet."""
 
-    def __init__(self, fleet: Fleet, rng: Rng) -> None:
-        """Decide over ``fleet``; ``rng`` settles ties."""
+    def __init__(self, fleet: Fleet, rng: Rng, make_picker: Callable[[str], PickerContract] = make) -> None:
+        """Decide over ``fleet``; ``rng`` settles ties, ``make_picker`` returns the picker of a policy's name."""
         self._fleet = fleet
         self._rng = rng
+        self._make_picker = make_picker
         self._routes = ModelRoutes(())
         self._policies: dict[str, Policy] = {}
         self._pickers: dict[str, PickerContract] = {}
@@ -87,7 +88,7 @@ class Dispatcher:
             pool.name: self._pickers[pool.name]
             if self._policies.get(pool.name, policies[pool.name]).picker == policies[pool.name].picker
             and pool.name in self._pickers
-            else make(policies[pool.name].picker)
+            else self._make_picker(policies[pool.name].picker)
             for pool in declared.pools
         }
         self._routes = ModelRoutes(declared.pools)

@@ -17,6 +17,10 @@ class InferenceRequest:
         max_output_tokens: the most tokens the client will take; ``None`` when it set no limit.
         stream: whether the answer is streamed.
         pool: the pool that is to serve it, whatever its model; empty when the model says.
+        prefix: for each full block of the prompt, from its start, a hash of everything up to the block's end (64 bits).
+        block_tokens: tokens that a block of ``prefix`` stands for.
+        session: what the requests of one session have in common; empty outside of one.
+        adapter: the adapter (LoRA) that it wants; empty for the model itself.
     """
 
     id: str
@@ -26,3 +30,7 @@ class InferenceRequest:
     max_output_tokens: int | None = None
     stream: bool = False
     pool: str = ""
+    prefix: tuple[int, ...] = ()
+    block_tokens: int = 0
+    session: str = ""
+    adapter: str = ""
