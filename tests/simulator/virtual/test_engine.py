@@ -134,7 +134,7 @@ def test_a_frozen_engine_goes_on_where_it_stopped() -> None:
     engine.freeze(0.001)
     while (due := engine.next_event) is not None:
         engine.advance(due)
-    assert job.finished is None
+    assert engine.generation_tokens < 50
     engine.submit(Job(16, 1), 5.0)
     assert engine.next_event is None
     engine.thaw(10.0)
