@@ -10,10 +10,12 @@ class EndpointSpec:
     Attributes:
         address: ``ip:port``, IPv6 in brackets; the endpoint's identity everywhere.
         weight: relative capacity, 1 or more.
+        gpu: what it runs on, a name of ``gpu.PRIORS``; empty when nobody said.
     """
 
     address: str
     weight: int = 1
+    gpu: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ class InferenceRequest:
         max_output_tokens: the most tokens the client will take; ``None`` when it set no limit.
         stream: whether the answer is streamed.
         pool: the pool that is to serve it, whatever its model; empty when the model says.
+        output_tokens: tokens that the answer will probably have; the dispatcher fills it in from what the pool learned.
+        longest_output_tokens: tokens that it will hardly exceed, likewise.
     """
 
     id: str
@@ -26,3 +28,10 @@ class InferenceRequest:
     max_output_tokens: int | None = None
     stream: bool = False
     pool: str = ""
+    output_tokens: int = 0
+    longest_output_tokens: int = 0
+
+    @property
+    def kind(self) -> str:
+        """What requests with answers of about the same length share."""
+        return f"{self.model} {self.api}"
