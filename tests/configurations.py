@@ -53,7 +53,7 @@ EVERY_KEY: dict[str, Any] = {
             "destinations": 2,
             "retries": 0,
             "tokenizer": None,
-            "endpoints": [{"address": "[fd00::1]:8000", "weight": 10}],
+            "endpoints": [{"address": "[fd00::1]:8000", "weight": 10, "gpu": "h100"}],
         },
         {"name": "rest", "engine": "none", "endpoints": [{"address": "10.0.0.3:1"}]},
     ],

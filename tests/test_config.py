@@ -95,7 +95,7 @@ def test_equal_addresses_are_written_alike() -> None:
         ),
         ("scrape.path", "interval_seconds, timeout_seconds, max_bytes"),
         ("pools.0.polices", "name, engine, models, policy, destinations, retries, tokenizer, endpoints"),
-        ("pools.0.endpoints.0.port", "address, weight"),
+        ("pools.0.endpoints.0.port", "address, weight, gpu"),
     ],
 )
 def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, siblings: str) -> None:
@@ -179,7 +179,7 @@ def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, sibl
         (
             "pools.0.endpoints.0",
             "10.0.0.1:80",
-            "pools[0].endpoints[0]: expected a mapping with the keys address, weight",
+            "pools[0].endpoints[0]: expected a mapping with the keys address, weight, gpu",
         ),
     ],
 )

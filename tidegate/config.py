@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from tidegate import addresses, strict_yaml
 from tidegate.faults import fault, lines, shown
+from tidegate.fleet import gpu
 from tidegate.scheduling import pickers
 from tidegate.tokens import model_file
 
@@ -54,10 +55,16 @@ def _pool_name(name: str) -> str:
     return name
 
 
-def _picker(name: str) -> str:
-    if name not in pickers.names():
-        raise fault(f"expected one of {', '.join(pickers.names())}, not {shown(name)}")
-    return name
+def _one_of(names: Iterable[str]) -> tuple[AfterValidator, Any]:
+    """Return what makes a text one of ``names``, in the schema too."""
+    known = tuple(names)
+
+    def check(name: str) -> str:
+        if name not in known:
+            raise fault(f"expected one of {', '.join(known)}, not {shown(name)}")
+        return name
+
+    return AfterValidator(check), Field(json_schema_extra={"enum": list(known)})
 
 
 def _tokenizer(path: str) -> str:
@@ -70,10 +77,6 @@ def _tokenizer(path: str) -> str:
     return path
 
 
-def _pickers_schema(schema: dict[str, Any]) -> None:
-    schema["enum"] = list(pickers.names())
-
-
 Ip = Annotated[str, AfterValidator(_ip)]
 IpAndPort = Annotated[str, AfterValidator(_ip_and_port)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -81,7 +84,8 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(le=86_400, allow_inf_nan=False)]
 PoolName = Annotated[str, AfterValidator(_pool_name), Field(json_schema_extra={"pattern": _POOL_NAME})]
 Model = Annotated[str, Field(min_length=1, max_length=256)]
-Policy = Annotated[str, AfterValidator(_picker), Field(json_schema_extra=_pickers_schema)]
+Policy = Annotated[str, *_one_of(pickers.names())]
+Gpu = Annotated[str, *_one_of(gpu.PRIORS)]
 TokenizerFile = Annotated[str, AfterValidator(_tokenizer), Field(max_length=4096)]
 Engine = Literal["vllm", "sglang", "tgi", "trtllm", "llamacpp", "none"]
 
@@ -225,6 +229,10 @@ class Endpoint(_Section):
 
     address: IpAndPort = Field(description="Its ip:port; IPv6 in brackets.")
     weight: int = Field(1, ge=1, le=1000, description="Relative capacity.")
+    gpu: Gpu | None = Field(
+        None,
+        description="What it runs on: how fast `predicted_latency` takes it for until its requests have shown it.",
+    )
 
 
 class Pool(_Section):

@@ -14,7 +14,9 @@ def declared(config: Config) -> PoolsDeclared:
                 name=pool.name,
                 engine=pool.engine,
                 models=pool.models,
-                endpoints=tuple(EndpointSpec(endpoint.address, endpoint.weight) for endpoint in pool.endpoints),
+                endpoints=tuple(
+                    EndpointSpec(endpoint.address, endpoint.weight, endpoint.gpu or "") for endpoint in pool.endpoints
+                ),
             )
             for pool in config.pools
         )

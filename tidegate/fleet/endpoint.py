@@ -10,7 +10,7 @@ class EndpointSpec:
     Attributes:
         address: ``ip:port``, IPv6 in brackets; the endpoint's identity everywhere.
         weight: relative capacity, 1 or more.
-        gpu: the class of its GPU, such as ``h100``; empty when it is not known.
+        gpu: what it runs on, a name of ``gpu.PRIORS``; empty when nobody said.
     """
 
     address: str

@@ -1,14 +1,16 @@
 """What is known of one endpoint and of one pool, and how readers see it."""
 
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
+from tidegate.fleet.gpu import prior
 from tidegate.fleet.health import ConnectionRecord, ejected
 from tidegate.fleet.ledger import Ledger
 from tidegate.fleet.load import EngineReport, MeanTokens
+from tidegate.fleet.output_lengths import PoolOutputLengths
 from tidegate.fleet.view import EndpointView, PoolView
+from tidegate.fleet.work import Load, Work, load
 
 PRIOR_REQUEST_TOKENS = 1000.0
-PRIOR_OUTPUT_TOKENS = 250.0
-"""Tokens of a typical request and answer until some were seen (Azure's 2023 conversation trace: 1155 and 211)."""
+"""Tokens of a typical request with its answer until some were seen (Azure's 2023 conversation trace: 1366)."""
 
 UNKNOWN = EngineReport()
 
@@ -23,17 +25,42 @@ class Member:
         reported_at: when, in seconds; ``None`` when it never did.
         own_at_scrape: requests of ours in flight there when the last scrape began.
         foreign: requests of others there, by the last report; ``None`` when that did not say.
+        work: what it is working on, and how fast.
     """
 
-    __slots__ = ("connections", "foreign", "own_at_scrape", "report", "reported_at", "spec")
+    __slots__ = ("connections", "foreign", "own_at_scrape", "report", "reported_at", "spec", "work")
 
     def __init__(self, spec: EndpointSpec) -> None:
         self.spec = spec
+        self.work = Work(prior(spec.gpu))
         self.connections = ConnectionRecord()
         self.report = UNKNOWN
         self.reported_at: float | None = None
         self.own_at_scrape = 0
         self.foreign: float | None = None
+
+    def declare(self, spec: EndpointSpec) -> None:
+        """Take over what is declared of it now."""
+        self.spec = spec
+        self.work.rates.expect(prior(spec.gpu))
+
+    def take(self, report: EngineReport, foreign: float | None, now: float) -> None:
+        """Take in ``report`` of ``now`` (seconds), with the ``foreign`` requests that it shows."""
+        if _restarted(self.report, report):
+            self.work.restarted()
+        self.work.rates.holds(report.kv_capacity_tokens)
+        self.report, self.reported_at, self.foreign = report, now, foreign
+
+
+def _restarted(before: EngineReport, after: EngineReport) -> bool:
+    """Return whether a counter went back, which none does while its process lives."""
+    return any(
+        was is not None and now is not None and now < was
+        for was, now in (
+            (before.prompt_tokens_total, after.prompt_tokens_total),
+            (before.generation_tokens_total, after.generation_tokens_total),
+        )
+    )
 
 
 class PoolState:
@@ -44,17 +71,21 @@ class PoolState:
         members: its endpoints.
         ejected: those that Envoy should no longer know; ``None`` while that is to be worked out anew.
         request_tokens: tokens of a request with its answer, learned.
-        output_tokens: tokens of an answer, learned.
+        outputs: how long answers are, learned.
     """
 
-    __slots__ = ("ejected", "members", "output_tokens", "request_tokens", "spec")
+    __slots__ = ("ejected", "members", "outputs", "request_tokens", "spec")
 
     def __init__(self, spec: PoolSpec) -> None:
         self.spec = spec
         self.members: tuple[Member, ...] = ()
         self.ejected: frozenset[str] | None = None
         self.request_tokens = MeanTokens(PRIOR_REQUEST_TOKENS)
-        self.output_tokens = MeanTokens(PRIOR_OUTPUT_TOKENS)
+        self.outputs = PoolOutputLengths()
+
+    def load(self, member: Member, ledger: Ledger) -> Load:
+        """Return the load of ``member``, one of this pool's."""
+        return load(ledger.inflight(member.spec.address), member.foreign or 0.0, self.request_tokens.value)
 
     def view(self, ledger: Ledger, oldest: float, now: float) -> PoolView:
         """Return the pool at ``now`` (seconds); reports from before ``oldest`` (seconds) do not count.
@@ -78,6 +109,7 @@ class PoolState:
             foreign = member.foreign if fresh else None
             if foreign is None:
                 foreign = assumed * weight
+            work = member.work
             views.append(
                 EndpointView(
                     address,
@@ -92,6 +124,11 @@ class PoolState:
                     report.waiting,
                     report.kv_usage,
                     None if reported_at is None else now - reported_at,
+                    work.rates.pace,
+                    (inflight.prompt_tokens + inflight.tokens) / 2 + foreign * tokens_each,
+                    work.backlog(now),
+                    work.busy(now),
+                    work.failing(now),
                 )
             )
         return PoolView(self.spec.name, self.spec.engine, self.spec.models, tuple(views))

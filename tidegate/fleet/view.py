@@ -2,7 +2,10 @@
 
 from typing import NamedTuple
 
+from tidegate.fleet.gpu import Pace, prior
 from tidegate.fleet.health import Reachability
+
+_PACE = prior("")
 
 
 class EndpointView(NamedTuple):
@@ -22,6 +25,13 @@ class EndpointView(NamedTuple):
         waiting: requests waiting in the engine, likewise.
         kv_usage: share of the KV cache in use, 0 to 1, likewise.
         report_age: seconds since the last report; ``None`` when there never was one.
+        pace: how fast it is and what it holds, as learned.
+        context: tokens of context that the requests there have between them, ours and those of others; an estimate of
+            this moment, where ``tokens`` is what they may come to hold.
+        backlog: prompt tokens that we sent there and that are not prefilled yet, as far as can be reckoned.
+        busy: the share of its time, 0 to 1, that prefill took of late.
+        failing: the share of requests, 0 to 1, that failed there of late.
+        cached_tokens: tokens of the prompt at hand that it probably has in its cache.
     """
 
     address: str
@@ -36,6 +46,12 @@ class EndpointView(NamedTuple):
     waiting: float | None
     kv_usage: float | None
     report_age: float | None
+    pace: Pace = _PACE
+    context: float = 0.0
+    backlog: float = 0.0
+    busy: float = 0.0
+    failing: float = 0.0
+    cached_tokens: int = 0
 
 
 class PoolView(NamedTuple):

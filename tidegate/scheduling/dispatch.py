@@ -6,7 +6,7 @@ two scrapes spreads: each decision sees the reservations of all before it.
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.fleet.events import PoolsDeclared, RequestReserved
 from tidegate.fleet.ledger import Reservation
@@ -115,6 +115,9 @@ class Dispatcher:
         candidates: Sequence[EndpointView] = self._fleet.view(name, now).endpoints
         if not candidates:
             return Refusal(RefusalReason.NO_ENDPOINTS, name)
+        kind, limit = request.kind, request.max_output_tokens
+        expected = self._fleet.expected_output(name, limit, kind)
+        request = replace(request, output_tokens=expected)
         ranked = self._pickers[name].rank(request, _filtered(request, candidates), self._rng)
         addresses = tuple(endpoint.address for endpoint in ranked[: self._policies[name].destinations])
         reservation = Reservation(
@@ -122,8 +125,10 @@ class Dispatcher:
             pool=name,
             address=addresses[0],
             prompt_tokens=request.prompt.tokens,
-            output_tokens=self._fleet.expected_output(name, request.max_output_tokens),
+            output_tokens=expected,
             reserved_at=now,
+            uncached_tokens=max(0, request.prompt.tokens - ranked[0].cached_tokens),
+            kind=kind,
         )
         self._fleet.apply(RequestReserved(reservation), now)
         return Decision(name, self._policies[name].picker, addresses, reservation)

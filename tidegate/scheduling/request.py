@@ -21,6 +21,8 @@ class InferenceRequest:
         block_tokens: tokens that a block of ``prefix`` stands for.
         session: what the requests of one session have in common; empty outside of one.
         adapter: the adapter (LoRA) that it wants; empty for the model itself.
+        output_tokens: tokens that the answer will probably have; the dispatcher fills it in from what the pool learned.
+        longest_output_tokens: tokens that it will hardly exceed, likewise.
     """
 
     id: str
@@ -34,3 +36,10 @@ class InferenceRequest:
     block_tokens: int = 0
     session: str = ""
     adapter: str = ""
+    output_tokens: int = 0
+    longest_output_tokens: int = 0
+
+    @property
+    def kind(self) -> str:
+        """What requests with answers of about the same length share."""
+        return f"{self.model} {self.api}"

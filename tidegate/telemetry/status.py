@@ -38,7 +38,8 @@ def describe(
 
 
 def _endpoint(view: EndpointView) -> JsonObject:
-    fields = {**view._asdict(), "reachability": view.reachability.value}
+    fields = {**view._asdict(), "reachability": view.reachability.value, "pace": view.pace._asdict()}
+    del fields["cached_tokens"]  # of one request, not of the endpoint
     return {key: _sayable(value) for key, value in fields.items()}
 
 

@@ -213,6 +213,7 @@ class Simulation:
             output_tokens=outcome.output_tokens if answered else None,
             ttft=first - request.delivered if answered and first is not None else None,
             duration=self.now - request.delivered if answered else None,
+            cached_tokens=outcome.cached_tokens if answered else None,
             failed=ending is Ending.FAILED,
         )
         self._at(self.now + self._conditions.end_delay, self._told, event)
