@@ -1,10 +1,13 @@
 """The fleet: every fact in one place, changed by events alone."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import singledispatchmethod
 
 from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.events import (
+    BlocksCleared,
+    BlocksRemoved,
+    BlocksStored,
     FleetChange,
     FleetEvent,
     LoadReported,
@@ -19,9 +22,11 @@ from tidegate.fleet.events import (
     ScrapeStarted,
 )
 from tidegate.fleet.ledger import Ledger
-from tidegate.fleet.load import foreign_requests, plausible
+from tidegate.fleet.load import foreign_requests, plausible, restarted
 from tidegate.fleet.member import Member, PoolState
-from tidegate.fleet.view import PoolView
+from tidegate.fleet.prefix_index import MAX_BLOCKS
+from tidegate.fleet.prefix_match import PrefixMatch
+from tidegate.fleet.view import Adapters, PoolView
 
 STALE_AFTER = 5.0
 """Seconds after which a report no longer counts, unless the caller says otherwise."""
@@ -70,13 +75,21 @@ class Fleet:
         learned = round(self._pools[pool].output_tokens.value)
         return learned if limit is None else max(0, min(learned, limit))
 
-    def view(self, pool: str, now: float) -> PoolView:
-        """Return ``pool`` as it is at ``now`` (seconds).
+    def view(self, pool: str, now: float, places: Sequence[int] | None = None) -> PoolView:
+        """Return ``pool`` as it is at ``now`` (seconds), or only its endpoints at ``places`` in their declaration.
 
         Raises:
             KeyError: there is no such pool.
         """
-        return self._pools[pool].view(self.ledger, now - self._stale_after, now)
+        return self._pools[pool].view(self.ledger, now - self._stale_after, now, places)
+
+    def cached(self, pool: str, prefix: Sequence[int]) -> PrefixMatch:
+        """Return which endpoints of ``pool`` probably hold how many blocks of ``prefix``.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        return self._pools[pool].prefixes.match(prefix)
 
     def views(self, now: float) -> tuple[PoolView, ...]:
         """Return all pools as they are at ``now`` (seconds)."""
@@ -94,12 +107,15 @@ class Fleet:
             return
         pools = {name: self._pools.get(name) or PoolState(spec) for name, spec in after.items()}
         endpoints: dict[str, Member] = {}
+        most = MAX_BLOCKS // max(1, sum(len(spec.endpoints) for spec in event.pools))
         for spec in event.pools:
-            for endpoint in spec.endpoints:
-                member = self._endpoints.get(endpoint.address) or Member(endpoint)
-                member.spec = endpoint
-                endpoints[endpoint.address] = member
             pool = pools[spec.name]
+            pool.prefixes.admit((endpoint.address for endpoint in spec.endpoints), most)
+            for endpoint in spec.endpoints:
+                member = self._endpoints.get(endpoint.address) or Member(endpoint, pool.prefixes)
+                member.spec, member.prefixes = endpoint, pool.prefixes
+                member.prefixes.resize(endpoint.address, member.report.kv_capacity_tokens)
+                endpoints[endpoint.address] = member
             pool.spec, pool.ejected = spec, None
             pool.members = tuple(endpoints[endpoint.address] for endpoint in spec.endpoints)
         added = tuple(address for address in endpoints if address not in self._endpoints)
@@ -121,8 +137,17 @@ class Fleet:
         # The engine looked at its queue somewhere between the scrape's start and now: the larger of our own counts at
         # both ends is surely ours, so that no request of ours is taken for somebody else's.
         own = max(member.own_at_scrape, self.ledger.inflight(event.address).requests)
-        member.report, member.reported_at = plausible(event.report), now
-        member.foreign = foreign_requests(member.report, own)
+        report = plausible(event.report)
+        if restarted(member.report, report):
+            member.prefixes.forget(event.address)
+        if report.kv_capacity_tokens != member.report.kv_capacity_tokens:
+            member.prefixes.resize(event.address, report.kv_capacity_tokens)
+        member.report, member.reported_at = report, now
+        member.foreign = foreign_requests(report, own)
+        running, waiting = report.running_adapters, report.waiting_adapters
+        member.adapters = (
+            None if running is None or waiting is None else Adapters(running, waiting, report.max_adapters)
+        )
         if member.connections.succeeded():
             yield self._reachability_changed(member, "it answered")
 
@@ -133,6 +158,9 @@ class Fleet:
             return
         changed = member.connections.failed() if event.unreachable else member.connections.succeeded()
         if changed:
+            if event.unreachable:
+                # Nothing listens there: whatever it is that comes back begins with an empty cache.
+                member.prefixes.forget(event.address)
             yield self._reachability_changed(member, event.reason)
 
     def _reachability_changed(self, member: Member, reason: str) -> ReachabilityChanged:
@@ -147,6 +175,8 @@ class Fleet:
         self.ledger.reserve(event.reservation, now)
         if pool := self._pools.get(event.reservation.pool):
             pool.request_tokens.observe(event.reservation.tokens)
+            if event.prefix:
+                pool.prefixes.hold(event.reservation.address, event.prefix, event.block_tokens)
         return ()
 
     @_apply.register
@@ -164,3 +194,21 @@ class Fleet:
         if pool is not None and event.output_tokens:
             pool.output_tokens.observe(event.output_tokens)
         yield ReservationReleased(reservation)
+
+    @_apply.register
+    def _(self, event: BlocksStored, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+        if member := self._endpoints.get(event.address):
+            member.prefixes.hold(event.address, event.hashes, event.block_tokens)
+        return ()
+
+    @_apply.register
+    def _(self, event: BlocksRemoved, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+        if member := self._endpoints.get(event.address):
+            member.prefixes.drop(event.address, event.hashes)
+        return ()
+
+    @_apply.register
+    def _(self, event: BlocksCleared, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+        if member := self._endpoints.get(event.address):
+            member.prefixes.forget(event.address)
+        return ()
