@@ -20,6 +20,8 @@ class Reservation:
         prompt_tokens: tokens to prefill.
         output_tokens: tokens expected to be generated.
         reserved_at: seconds on the caller's monotonic clock.
+        uncached_tokens: those of the prompt that the endpoint probably does not have in its cache; ``None`` when that
+            is not known.
     """
 
     id: str
@@ -28,6 +30,7 @@ class Reservation:
     prompt_tokens: int
     output_tokens: int
     reserved_at: float
+    uncached_tokens: int | None = None
 
     @property
     def tokens(self) -> int:

@@ -1,6 +1,6 @@
 """What is known of one endpoint and of one pool, and how readers see it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.health import ConnectionRecord, ejected
@@ -52,23 +52,33 @@ class PoolState:
         ejected: those that Envoy should no longer know; ``None`` while that is to be worked out anew.
         request_tokens: tokens of a request with its answer, learned.
         output_tokens: tokens of an answer, learned.
+        places: where each address stands among them.
         prefixes: what its endpoints' caches hold.
     """
 
-    __slots__ = ("ejected", "members", "output_tokens", "prefixes", "request_tokens", "spec")
+    __slots__ = ("ejected", "members", "output_tokens", "places", "prefixes", "request_tokens", "spec")
 
     def __init__(self, spec: PoolSpec) -> None:
         self.spec = spec
         self.members: tuple[Member, ...] = ()
+        self.places: dict[str, int] = {}
         self.ejected: frozenset[str] | None = None
         self.request_tokens = MeanTokens(PRIOR_REQUEST_TOKENS)
         self.output_tokens = MeanTokens(PRIOR_OUTPUT_TOKENS)
         self.prefixes = PrefixIndex()
 
-    def view(self, ledger: Ledger, oldest: float, now: float, places: Sequence[int] | None = None) -> PoolView:
+    def view(
+        self,
+        ledger: Ledger,
+        oldest: float,
+        now: float,
+        places: Sequence[int] | None = None,
+        cached: Callable[[str], int] | None = None,
+    ) -> PoolView:
         """Return the pool at ``now`` (seconds); reports from before ``oldest`` (seconds) do not count.
 
         Of a large pool only the members at ``places`` may be asked for; what others bear is then judged by those alone.
+        ``cached`` says how many tokens of the prompt at hand an address has in its cache.
 
         This is most of a decision's cost: 0.7 us for each endpoint. Naming the view's fields, instead of giving them in
         their order, would add half of that.
@@ -110,6 +120,7 @@ class PoolState:
                     spec.models,
                     spec.max_running,
                     member.adapters if fresh else None,
+                    0 if cached is None else cached(address),
                 )
             )
         return PoolView(self.spec.name, self.spec.engine, self.spec.models, tuple(views))

@@ -1,6 +1,6 @@
 """Who holds how much of one prompt's beginning."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -27,6 +27,15 @@ class PrefixMatch(NamedTuple):
                 if endpoints >> slot & 1:
                     return blocks
         return 0
+
+    def tokens(self, block_tokens: int, most: int) -> Callable[[str], int] | None:
+        """Return what tells how many tokens an address holds, with blocks of this size, and never more than ``most``.
+
+        ``None`` where nobody holds any.
+        """
+        if not self.groups:
+            return None
+        return lambda address: min(most, self.blocks(address) * block_tokens)
 
     def best(self, most: int, turn: float = 0.0) -> Iterator[str]:
         """Iterate over at most ``most`` endpoints, those that hold the most first.

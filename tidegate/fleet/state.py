@@ -1,9 +1,9 @@
 """The fleet: every fact in one place, changed by events alone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import singledispatchmethod
 
-from tidegate.fleet.endpoint import PoolSpec
+from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import (
     BlocksCleared,
     BlocksRemoved,
@@ -75,13 +75,41 @@ class Fleet:
         learned = round(self._pools[pool].output_tokens.value)
         return learned if limit is None else max(0, min(learned, limit))
 
-    def view(self, pool: str, now: float, places: Sequence[int] | None = None) -> PoolView:
-        """Return ``pool`` as it is at ``now`` (seconds), or only its endpoints at ``places`` in their declaration.
+    def view(
+        self,
+        pool: str,
+        now: float,
+        places: Sequence[int] | None = None,
+        cached: Callable[[str], int] | None = None,
+    ) -> PoolView:
+        """Return ``pool`` as it is at ``now`` (seconds).
+
+        Args:
+            pool: its name.
+            now: the moment.
+            places: where the endpoints stand that are asked for, in the order of their declaration; all by default.
+            cached: how many tokens of the prompt at hand an address has in its cache; none by default.
 
         Raises:
             KeyError: there is no such pool.
         """
-        return self._pools[pool].view(self.ledger, now - self._stale_after, now, places)
+        return self._pools[pool].view(self.ledger, now - self._stale_after, now, places, cached)
+
+    def members(self, pool: str) -> tuple[EndpointSpec, ...]:
+        """Return the endpoints of ``pool`` in the order of their declaration; the same tuple until that changes.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        return self._pools[pool].spec.endpoints
+
+    def place(self, pool: str, address: str) -> int | None:
+        """Return where ``address`` stands among the members of ``pool``; ``None`` when it is none of them.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        return self._pools[pool].places.get(address)
 
     def cached(self, pool: str, prefix: Sequence[int]) -> PrefixMatch:
         """Return which endpoints of ``pool`` probably hold how many blocks of ``prefix``.
@@ -117,6 +145,7 @@ class Fleet:
                 member.prefixes.resize(endpoint.address, member.report.kv_capacity_tokens)
                 endpoints[endpoint.address] = member
             pool.spec, pool.ejected = spec, None
+            pool.places = {endpoint.address: place for place, endpoint in enumerate(spec.endpoints)}
             pool.members = tuple(endpoints[endpoint.address] for endpoint in spec.endpoints)
         added = tuple(address for address in endpoints if address not in self._endpoints)
         removed = tuple(address for address in self._endpoints if address not in endpoints)

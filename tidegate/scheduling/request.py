@@ -17,6 +17,12 @@ class InferenceRequest:
         max_output_tokens: the most tokens the client will take; ``None`` when it set no limit.
         stream: whether the answer is streamed.
         pool: the pool that is to serve it, whatever its model; empty when the model says.
+        prefix: hashes of the blocks that the prompt begins with, each standing for all before it as well: 64-bit
+            numbers. Empty when they were not asked for.
+        block_tokens: tokens of one block.
+        session: what it has in common with other requests that are best served at one place; empty when nothing.
+        adapter: the LoRA adapter it needs, which is then its model's name; empty when none.
+        output_tokens: how many tokens the answer will probably have; ``None`` when nobody has said so yet.
     """
 
     id: str
@@ -26,3 +32,8 @@ class InferenceRequest:
     max_output_tokens: int | None = None
     stream: bool = False
     pool: str = ""
+    prefix: tuple[int, ...] = ()
+    block_tokens: int = 0
+    session: str = ""
+    adapter: str = ""
+    output_tokens: int | None = None
