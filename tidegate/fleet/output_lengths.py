@@ -35,13 +35,13 @@ _RESCALE = 1e12
 class OutputLengths:
     """The distribution of the lengths of answers."""
 
-    __slots__ = ("_cells", "_next", "_tokens", "_total")
+    __slots__ = ("_cells", "_next", "_sum", "_tokens", "_total")
 
     def __init__(self, prior: float = PRIOR_OUTPUT_TOKENS) -> None:
         """Start with ``prior`` tokens, which a few answers outweigh."""
         self._cells = [0.0] * CELLS
         self._tokens = [0.0] * CELLS
-        self._total = 0.0
+        self._total = self._sum = 0.0
         self._next = PRIOR_ANSWERS
         self._add(prior)
         self._next = 1.0
@@ -59,24 +59,26 @@ class OutputLengths:
         if self._next > _RESCALE:
             self._cells = [weight / self._next for weight in self._cells]
             self._tokens = [weight / self._next for weight in self._tokens]
-            self._total /= self._next
+            self._total, self._sum = sum(self._cells), sum(self._tokens)
             self._next = 1.0
 
     def _add(self, tokens: float) -> None:
         cell = min(CELLS - 1, max(0, round(math.log(max(1.0, tokens)) / _LOG_GROWTH)))
         self._cells[cell] += self._next
-        self._tokens[cell] += self._next * min(tokens, 2 * _MIDDLES[-1])
+        counted = self._next * min(tokens, 2 * _MIDDLES[-1])
+        self._tokens[cell] += counted
+        self._sum += counted
         self._total += self._next
 
     def mean(self, limit: float | None = None) -> float:
         """Return the expected length of an answer in tokens that ends at ``limit`` tokens at the latest."""
         if limit is None:
-            return sum(self._tokens) / self._total
+            return self._sum / self._total
         cut = 0.0
         for weight, tokens in zip(self._cells, self._tokens, strict=True):
             if weight:
                 cut += min(tokens, limit * weight)
-        return cut / self._total
+        return min(limit, cut / self._total)
 
     def quantile(self, share: float, limit: float | None = None) -> float:
         """Return the length in tokens that the given share of the answers does not exceed, ``limit`` at most."""
@@ -113,7 +115,8 @@ class PoolOutputLengths:
         if lengths is None or len(self._by_kind) == 1:
             return pooled
         own = lengths.answers / (lengths.answers + FEW_ANSWERS)
-        return own * lengths.mean(limit) + (1 - own) * pooled
+        mixed = own * lengths.mean(limit) + (1 - own) * pooled
+        return mixed if limit is None else min(mixed, limit)
 
     def quantile(self, kind: str, share: float, limit: float | None = None) -> float:
         """Return the length in tokens that ``share`` of the answers to ``kind`` do not exceed, ``limit`` at most."""
