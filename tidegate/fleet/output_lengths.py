@@ -32,6 +32,10 @@ _MIDDLES = tuple(GROWTH**cell for cell in range(CELLS))
 _RESCALE = 1e12
 
 
+LengthsImage = tuple[tuple[float, ...], tuple[float, ...]]
+"""A distribution as plain data; see ``OutputLengths.image``."""
+
+
 class OutputLengths:
     """The distribution of the lengths of answers."""
 
@@ -45,6 +49,16 @@ class OutputLengths:
         self._next = PRIOR_ANSWERS
         self._add(prior)
         self._next = 1.0
+
+    def image(self) -> LengthsImage:
+        """Return all of it as plain data: for each cell how many answers and how many tokens, as one answer weighs."""
+        each = self._next
+        return tuple(weight / each for weight in self._cells), tuple(tokens / each for tokens in self._tokens)
+
+    def restore(self, image: LengthsImage) -> None:
+        """Become what ``image`` shows."""
+        self._cells, self._tokens = list(image[0]), list(image[1])
+        self._total, self._sum, self._next = sum(self._cells), sum(self._tokens), 1.0
 
     @property
     def answers(self) -> float:
@@ -97,6 +111,17 @@ class PoolOutputLengths:
         """Start with the prior alone."""
         self._all = OutputLengths()
         self._by_kind: OrderedDict[str, OutputLengths] = OrderedDict()
+
+    def image(self) -> tuple[tuple[str | None, LengthsImage], ...]:
+        """Return all of it as plain data: of all kinds together (``None``), then of each."""
+        return ((None, self._all.image()), *((kind, one.image()) for kind, one in self._by_kind.items()))
+
+    def restore(self, image: tuple[tuple[str | None, LengthsImage], ...]) -> None:
+        """Know what ``image`` says, and nothing else."""
+        self._by_kind.clear()
+        for kind, one in image:
+            lengths = self._all if kind is None else self._by_kind.setdefault(kind, OutputLengths())
+            lengths.restore(one)
 
     def observe(self, kind: str, tokens: float) -> None:
         """Take in an answer of ``tokens`` tokens to a request of ``kind``."""
