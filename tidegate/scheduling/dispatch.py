@@ -12,7 +12,7 @@ from tidegate.fleet.events import PoolsDeclared, RequestReserved
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling import filters
-from tidegate.scheduling.candidates import Lookout
+from tidegate.scheduling.candidates import Lookout, named
 from tidegate.scheduling.pickers import PickerContract, make
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
@@ -116,11 +116,11 @@ class Dispatcher:
             return placed
         request, name = placed, placed.pool
         policy, picker = self._policies[name], self._pickers[name]
-        kept = self._lookout.look(request, name, picker, filters.chain(policy.filters), now).kept
-        if not kept:
+        looked = self._lookout.look(request, name, picker, filters.chain(policy.filters), now)
+        if not looked.kept:
             return Refusal(RefusalReason.NO_ENDPOINTS, name)
-        ranked = picker.rank(request, kept, self._rng)
-        addresses = tuple(endpoint.address for endpoint in ranked[: policy.destinations])
+        ranked = picker.rank(request, looked.kept, self._rng)
+        addresses = tuple(endpoint.address for endpoint in named(request, ranked, looked, policy.destinations))
         cached = ranked[0].cached_tokens
         reservation = Reservation(
             id=request.id,
