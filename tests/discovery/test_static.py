@@ -11,7 +11,8 @@ from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import MembershipChanged, PoolsDeclared
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling import pickers
-from tidegate.scheduling.dispatch import Decision, Dispatcher, Policy
+from tidegate.scheduling.dispatch import Decision, Dispatcher
+from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import CountSource, TokenCount
 

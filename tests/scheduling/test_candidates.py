@@ -11,7 +11,8 @@ from tidegate.fleet.events import LoadReported, PoolsDeclared, RequestEnded, Scr
 from tidegate.fleet.health import UNREACHABLE_AFTER
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
-from tidegate.scheduling.dispatch import Decision, Dispatcher, Policy, Refusal, RefusalReason
+from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal, RefusalReason
+from tidegate.scheduling.policy import Policy
 
 RNG = Draws([0.5])
 

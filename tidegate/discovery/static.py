@@ -3,7 +3,7 @@
 from tidegate.config import Config
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
-from tidegate.scheduling.dispatch import Policy
+from tidegate.scheduling.policy import Policy
 
 
 def declared(config: Config) -> PoolsDeclared:

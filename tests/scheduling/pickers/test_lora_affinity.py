@@ -6,8 +6,9 @@ from collections import Counter
 from tests.scheduling.ask import A, B, C, Draws, ask, candidate, configured
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.view import Adapters, EndpointView
-from tidegate.scheduling.dispatch import Decision, Policy
+from tidegate.scheduling.dispatch import Decision
 from tidegate.scheduling.pickers.lora_affinity import UNNAMED, Picker
+from tidegate.scheduling.policy import Policy
 
 
 def there(*running: str, most: float | None = 2.0) -> Adapters:
