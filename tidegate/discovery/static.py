@@ -14,7 +14,13 @@ def declared(config: Config) -> PoolsDeclared:
                 name=pool.name,
                 engine=pool.engine,
                 models=pool.models,
-                endpoints=tuple(EndpointSpec(endpoint.address, endpoint.weight) for endpoint in pool.endpoints),
+                endpoints=tuple(
+                    EndpointSpec(
+                        endpoint.address, endpoint.weight, endpoint.role, endpoint.models, endpoint.max_running
+                    )
+                    for endpoint in pool.endpoints
+                ),
+                adapters=pool.adapters,
             )
             for pool in config.pools
         )
@@ -23,4 +29,12 @@ def declared(config: Config) -> PoolsDeclared:
 
 def policies(config: Config) -> dict[str, Policy]:
     """Return how each pool's endpoints are chosen, by pool name."""
-    return {pool.name: Policy(pool.policy, pool.destinations) for pool in config.pools}
+    return {
+        pool.name: Policy(
+            pool.policy,
+            pool.destinations,
+            pool.filters,
+            tuple((scorer.name, scorer.weight) for scorer in pool.scorers),
+        )
+        for pool in config.pools
+    }
