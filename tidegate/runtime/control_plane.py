@@ -203,7 +203,7 @@ class ControlPlane:
         self._intake.configure(config.limits.max_body_bytes, decode=config.limits.compressed_bodies == "decode")
         self._dispatcher.configure(static.declared(config), static.policies(config))
         self._prompts.configure(config)
-        models = (model for pool in config.pools for model in pool.models)
+        models = (model for pool in config.pools for model in (*pool.models, *pool.adapters))
         self._desk.serve(models, config.unknown_paths.pool or "")
 
     async def _reloaded(self, config: Config) -> None:

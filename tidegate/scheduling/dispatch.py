@@ -14,7 +14,7 @@ from tidegate.fleet.state import Fleet
 from tidegate.scheduling import filters
 from tidegate.scheduling.candidates import Lookout, named
 from tidegate.scheduling.explain import Case, Explanation, Recorded, explain
-from tidegate.scheduling.pickers import PickerContract, make
+from tidegate.scheduling.pickers import PickerContract, make, uses_prefix
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
@@ -93,6 +93,11 @@ class Dispatcher:
     def pool_of(self, model: str) -> str | None:
         """Return the name of the pool that serves ``model``, or ``None``."""
         return self._routes.pool_of(model)
+
+    def wants_prefix(self, model: str, pool: str = "") -> bool:
+        """Return whether decisions on requests for ``model``, or those for ``pool``, look at the prompt's beginning."""
+        picker = self._pickers.get(pool or self.pool_of(model) or "")
+        return picker is not None and uses_prefix(picker)
 
     def decide(self, request: InferenceRequest, now: float) -> Decision | Refusal:
         """Choose endpoints for ``request`` at ``now`` (seconds) and reserve the first of them.
