@@ -64,6 +64,7 @@ EVERY_KEY: dict[str, Any] = {
                     "role": "decode",
                     "models": ["llama-3"],
                     "max_running": 256,
+                    "gpu": "h100",
                 }
             ],
         },

@@ -111,7 +111,7 @@ def test_equal_addresses_are_written_alike() -> None:
             "name, engine, models, adapters, policy, filters, scorers, destinations, retries, tokenizer, endpoints",
         ),
         ("pools.0.scorers.0.share", "name, weight"),
-        ("pools.0.endpoints.0.port", "address, weight, role, models, max_running"),
+        ("pools.0.endpoints.0.port", "address, weight, role, models, max_running, gpu"),
         ("decision_log.path", "file, sample, max_bytes"),
     ],
 )
@@ -203,7 +203,7 @@ def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, sibl
         (
             "pools.0.endpoints.0",
             "10.0.0.1:80",
-            "pools[0].endpoints[0]: expected a mapping with the keys address, weight",
+            "pools[0].endpoints[0]: expected a mapping with the keys address, weight, role, models, ",
         ),
     ],
 )

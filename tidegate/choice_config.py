@@ -10,34 +10,16 @@ from tidegate.faults import fault, shown
 from tidegate.scheduling import filters, pickers, scorers
 
 
-def _picker(name: str) -> str:
-    if name not in pickers.names():
-        raise fault(f"expected one of {', '.join(pickers.names())}, not {shown(name)}")
-    return name
+def one_of(names: Iterable[str]) -> tuple[AfterValidator, Any]:
+    """Return what makes a text one of ``names``, in the schema too."""
+    known = tuple(names)
 
+    def check(name: str) -> str:
+        if name not in known:
+            raise fault(f"expected one of {', '.join(known)}, not {shown(name)}")
+        return name
 
-def _filter(name: str) -> str:
-    if name not in filters.names():
-        raise fault(f"expected one of {', '.join(filters.names())}, not {shown(name)}")
-    return name
-
-
-def _scorer(name: str) -> str:
-    if name not in scorers.names():
-        raise fault(f"expected one of {', '.join(scorers.names())}, not {shown(name)}")
-    return name
-
-
-def _pickers_schema(schema: dict[str, Any]) -> None:
-    schema["enum"] = list(pickers.names())
-
-
-def _filters_schema(schema: dict[str, Any]) -> None:
-    schema["enum"] = list(filters.names())
-
-
-def _scorers_schema(schema: dict[str, Any]) -> None:
-    schema["enum"] = list(scorers.names())
+    return AfterValidator(check), Field(json_schema_extra={"enum": list(known)})
 
 
 def _absolute(path: str) -> str:
@@ -46,9 +28,9 @@ def _absolute(path: str) -> str:
     return path
 
 
-Policy = Annotated[str, AfterValidator(_picker), Field(json_schema_extra=_pickers_schema)]
-Filter = Annotated[str, AfterValidator(_filter), Field(json_schema_extra=_filters_schema)]
-ScorerName = Annotated[str, AfterValidator(_scorer), Field(json_schema_extra=_scorers_schema)]
+Policy = Annotated[str, *one_of(pickers.names())]
+Filter = Annotated[str, *one_of(filters.names())]
+ScorerName = Annotated[str, *one_of(scorers.names())]
 Role = Literal["both", "prefill", "decode"]
 
 

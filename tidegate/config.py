@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tidegate import addresses, strict_yaml
-from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
+from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, one_of, weighed_for_nothing
 from tidegate.faults import fault, lines, shown
+from tidegate.fleet import gpu
 from tidegate.scheduling import filters
 from tidegate.tokens import model_file
 
@@ -72,6 +73,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(le=86_400, allow_inf_nan=False)]
 PoolName = Annotated[str, AfterValidator(_pool_name), Field(json_schema_extra={"pattern": _POOL_NAME})]
 Model = Annotated[str, Field(min_length=1, max_length=256)]
+Gpu = Annotated[str, *one_of(gpu.PRIORS)]
 TokenizerFile = Annotated[str, AfterValidator(_tokenizer), Field(max_length=4096)]
 Engine = Literal["vllm", "sglang", "tgi", "trtllm", "llamacpp", "none"]
 
@@ -218,6 +220,10 @@ class Endpoint(_Section):
     role: Role = Field("both", description="What it does where prefill and decode are taken apart.")
     models: tuple[Model, ...] = Field((), description="The model names it serves, of its pool's; empty: all of them.")
     max_running: int | None = Field(None, ge=1, le=100_000, description="The most requests in its batch, if known.")
+    gpu: Gpu | None = Field(
+        None,
+        description="What it runs on: how fast `predicted_latency` takes it for until its requests have shown it.",
+    )
 
 
 class Pool(_Section):

@@ -128,6 +128,22 @@ def test_an_answers_usage_corrects_the_next_count(deciding: ControlPlane) -> Non
     assert b'tidegate_token_correction_ratio{model="any",pool="one"}' in deciding._metrics.render()
 
 
+def test_what_a_request_took_teaches_the_endpoints_speed(deciding: ControlPlane) -> None:
+    before = deciding._views()[0].endpoints[0]
+    for number in range(20):
+        deciding._dispatcher.decide(request(f"r{number}"), 0.0)
+        log = entry(decision={**DECISION, "reservation": f"r{number}"}, tokens=usage(completion=200), seconds=200.0)
+        deciding._request_ended(read(log))
+    after = deciding._views()[0].endpoints[0]
+    assert after.pace.step_seconds > 2 * before.pace.step_seconds
+
+
+def test_a_failed_request_speaks_against_its_endpoint(deciding: ControlPlane) -> None:
+    deciding._dispatcher.decide(request("r1"), 0.0)
+    deciding._request_ended(read(entry(decision={**DECISION, "reservation": "r1"}, status=503)))
+    assert deciding._views()[0].endpoints[0].failing > 0
+
+
 async def test_bodies_are_read_as_the_limits_say_also_after_a_reload(tmp_path: Path) -> None:
     limits = b"limits: {max_body_bytes: 1500, compressed_bodies: refuse}\n"
     tested = plane(tmp_path, limits)

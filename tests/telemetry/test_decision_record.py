@@ -42,12 +42,13 @@ def test_no_part_of_the_prompt_is_written() -> None:
     assert record["candidates"][0]["cached_tokens"] == 16
 
 
-def test_fields_of_a_later_release_are_passed_over() -> None:
+def test_fields_of_a_later_release_are_passed_over_and_those_an_earlier_one_lacks_are_unknown() -> None:
     case = Case(ask(), Policy("random"), 1, (candidate(A),), (), (A,))
     record = json.loads(encode(case, 1.5))
     record["candidates"][0]["colour"] = "red"
     record["request"]["mood"] = "good"
     record["weather"] = "fine"
+    del record["candidates"][0]["pace"]
     assert decode(json.dumps(record).encode()) == case
 
 

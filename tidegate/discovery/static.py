@@ -16,7 +16,12 @@ def declared(config: Config) -> PoolsDeclared:
                 models=pool.models,
                 endpoints=tuple(
                     EndpointSpec(
-                        endpoint.address, endpoint.weight, endpoint.role, endpoint.models, endpoint.max_running
+                        address=endpoint.address,
+                        weight=endpoint.weight,
+                        role=endpoint.role,
+                        models=endpoint.models,
+                        max_running=endpoint.max_running,
+                        gpu=endpoint.gpu or "",
                     )
                     for endpoint in pool.endpoints
                 ),

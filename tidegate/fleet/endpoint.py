@@ -13,6 +13,7 @@ class EndpointSpec:
         role: what it does: ``both``, or only ``prefill`` or ``decode`` where these are taken apart.
         models: the names it serves, of those of its pool; empty when it serves them all.
         max_running: the most requests in its batch; ``None`` when that is not known.
+        gpu: what it runs on, a name of ``gpu.PRIORS``; empty when nobody said.
     """
 
     address: str
@@ -20,6 +21,7 @@ class EndpointSpec:
     role: str = "both"
     models: tuple[str, ...] = ()
     max_running: int | None = None
+    gpu: str = ""
 
 
 @dataclass(frozen=True, slots=True)

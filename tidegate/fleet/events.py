@@ -79,10 +79,18 @@ class RequestEnded:
     Attributes:
         reservation_id: its reservation.
         output_tokens: tokens it generated, where the engine said so.
+        ttft: seconds from its delivery to the engine to the first token; ``None`` where that was not seen.
+        duration: seconds from its delivery to the last byte, likewise.
+        cached_tokens: those of its prompt that needed no prefill, where the engine said so.
+        failed: the endpoint of the reservation failed it, even if another one served it then.
     """
 
     reservation_id: str
     output_tokens: int | None = None
+    ttft: float | None = None
+    duration: float | None = None
+    cached_tokens: int | None = None
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,17 @@
 from collections.abc import Callable, Sequence
 
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
+from tidegate.fleet.gpu import prior
 from tidegate.fleet.health import ConnectionRecord, ejected
 from tidegate.fleet.ledger import Ledger
-from tidegate.fleet.load import EngineReport, MeanTokens
+from tidegate.fleet.load import EngineReport, MeanTokens, restarted
+from tidegate.fleet.output_lengths import PoolOutputLengths
 from tidegate.fleet.prefix_index import PrefixIndex
 from tidegate.fleet.view import Adapters, EndpointView, PoolView
+from tidegate.fleet.work import Load, Work, load
 
 PRIOR_REQUEST_TOKENS = 1000.0
-PRIOR_OUTPUT_TOKENS = 250.0
-"""Tokens of a typical request and answer until some were seen (Azure's 2023 conversation trace: 1155 and 211)."""
+"""Tokens of a typical request with its answer until some were seen (Azure's 2023 conversation trace: 1366)."""
 
 UNKNOWN = EngineReport()
 
@@ -28,19 +30,49 @@ class Member:
         foreign: requests of others there, by the last report; ``None`` when that did not say.
         adapters: LoRA adapters there, by the last report; ``None`` when that did not say.
         prefixes: where it is noted what its cache holds.
+        work: what it is working on, and how fast.
     """
 
-    __slots__ = ("adapters", "connections", "foreign", "own_at_scrape", "prefixes", "report", "reported_at", "spec")
+    __slots__ = (
+        "adapters",
+        "connections",
+        "foreign",
+        "own_at_scrape",
+        "prefixes",
+        "report",
+        "reported_at",
+        "spec",
+        "work",
+    )
 
     def __init__(self, spec: EndpointSpec, prefixes: PrefixIndex) -> None:
         self.spec = spec
         self.prefixes = prefixes
         self.adapters: Adapters | None = None
+        self.work = Work(prior(spec.gpu))
         self.connections = ConnectionRecord()
         self.report = UNKNOWN
         self.reported_at: float | None = None
         self.own_at_scrape = 0
         self.foreign: float | None = None
+
+    def declare(self, spec: EndpointSpec, prefixes: PrefixIndex) -> None:
+        """Take over what is declared of it now, and where it is noted what its cache holds."""
+        self.spec, self.prefixes = spec, prefixes
+        self.work.rates.expect(prior(spec.gpu))
+        prefixes.resize(spec.address, self.report.kv_capacity_tokens)
+
+    def take(self, report: EngineReport, foreign: float | None, now: float) -> None:
+        """Take in ``report`` of ``now`` (seconds), with the ``foreign`` requests that it shows."""
+        if restarted(self.report, report):
+            self.work.restarted()
+            self.prefixes.forget(self.spec.address)
+        if report.kv_capacity_tokens != self.report.kv_capacity_tokens:
+            self.prefixes.resize(self.spec.address, report.kv_capacity_tokens)
+            self.work.rates.holds(report.kv_capacity_tokens)
+        self.report, self.reported_at, self.foreign = report, now, foreign
+        running, waiting = report.running_adapters, report.waiting_adapters
+        self.adapters = None if running is None or waiting is None else Adapters(running, waiting, report.max_adapters)
 
 
 class PoolState:
@@ -51,12 +83,12 @@ class PoolState:
         members: its endpoints.
         ejected: those that Envoy should no longer know; ``None`` while that is to be worked out anew.
         request_tokens: tokens of a request with its answer, learned.
-        output_tokens: tokens of an answer, learned.
+        outputs: how long answers are, learned.
         places: where each address stands among them.
         prefixes: what its endpoints' caches hold.
     """
 
-    __slots__ = ("ejected", "members", "output_tokens", "places", "prefixes", "request_tokens", "spec")
+    __slots__ = ("ejected", "members", "outputs", "places", "prefixes", "request_tokens", "spec")
 
     def __init__(self, spec: PoolSpec) -> None:
         self.spec = spec
@@ -64,8 +96,12 @@ class PoolState:
         self.places: dict[str, int] = {}
         self.ejected: frozenset[str] | None = None
         self.request_tokens = MeanTokens(PRIOR_REQUEST_TOKENS)
-        self.output_tokens = MeanTokens(PRIOR_OUTPUT_TOKENS)
+        self.outputs = PoolOutputLengths()
         self.prefixes = PrefixIndex()
+
+    def load(self, member: Member, ledger: Ledger) -> Load:
+        """Return the load of ``member``, one of this pool's."""
+        return load(ledger.inflight(member.spec.address), member.foreign or 0.0, self.request_tokens.value)
 
     def view(
         self,
@@ -101,6 +137,7 @@ class PoolState:
             foreign = member.foreign if fresh else None
             if foreign is None:
                 foreign = assumed * weight
+            work = member.work
             views.append(
                 EndpointView(
                     address,
@@ -121,6 +158,11 @@ class PoolState:
                     spec.max_running,
                     member.adapters if fresh else None,
                     0 if cached is None else cached(address),
+                    work.rates.pace,
+                    (inflight.prompt_tokens + inflight.tokens) / 2 + foreign * tokens_each,
+                    work.backlog(now),
+                    work.busy(now),
+                    work.failing(now),
                 )
             )
         return PoolView(self.spec.name, self.spec.engine, self.spec.models, tuple(views))

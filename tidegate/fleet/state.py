@@ -22,11 +22,11 @@ from tidegate.fleet.events import (
     ScrapeStarted,
 )
 from tidegate.fleet.ledger import Ledger
-from tidegate.fleet.load import foreign_requests, plausible, restarted
+from tidegate.fleet.load import foreign_requests, plausible
 from tidegate.fleet.member import Member, PoolState
 from tidegate.fleet.prefix_index import MAX_BLOCKS
 from tidegate.fleet.prefix_match import PrefixMatch
-from tidegate.fleet.view import Adapters, PoolView
+from tidegate.fleet.view import PoolView
 
 STALE_AFTER = 5.0
 """Seconds after which a report no longer counts, unless the caller says otherwise."""
@@ -64,16 +64,33 @@ class Fleet:
 
     def expire(self, now: float) -> list[FleetChange]:
         """Release the reservations whose lease ran out by ``now`` (seconds)."""
-        return [ReservationReleased(lost, expired=True) for lost in self.ledger.expire(now)]
+        expired = self.ledger.expire(now)
+        for lost in expired:
+            if member := self._endpoints.get(lost.address):
+                member.work.lost(lost.id)
+        return [ReservationReleased(lost, expired=True) for lost in expired]
 
-    def expected_output(self, pool: str, limit: int | None) -> int:
+    def expected_output(self, pool: str, limit: int | None, kind: str = "") -> int:
         """Return how many tokens an answer in ``pool`` will probably have, never more than its ``limit`` in tokens.
+
+        ``kind`` is that of the request (see ``Reservation``).
 
         Raises:
             KeyError: there is no such pool.
         """
-        learned = round(self._pools[pool].output_tokens.value)
-        return learned if limit is None else max(0, min(learned, limit))
+        if limit is not None and limit <= 0:
+            return 0
+        return round(self._pools[pool].outputs.mean(kind, limit))
+
+    def longest_output(self, pool: str, limit: int | None, kind: str = "", share: float = 0.9) -> int:
+        """Return the tokens that an answer exceeds with a chance of no more than ``1 - share``; else likewise.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        if limit is not None and limit <= 0:
+            return 0
+        return round(self._pools[pool].outputs.quantile(kind, share, limit))
 
     def view(
         self,
@@ -141,8 +158,7 @@ class Fleet:
             pool.prefixes.admit((endpoint.address for endpoint in spec.endpoints), most)
             for endpoint in spec.endpoints:
                 member = self._endpoints.get(endpoint.address) or Member(endpoint, pool.prefixes)
-                member.spec, member.prefixes = endpoint, pool.prefixes
-                member.prefixes.resize(endpoint.address, member.report.kv_capacity_tokens)
+                member.declare(endpoint, pool.prefixes)
                 endpoints[endpoint.address] = member
             pool.spec, pool.ejected = spec, None
             pool.places = {endpoint.address: place for place, endpoint in enumerate(spec.endpoints)}
@@ -167,16 +183,7 @@ class Fleet:
         # both ends is surely ours, so that no request of ours is taken for somebody else's.
         own = max(member.own_at_scrape, self.ledger.inflight(event.address).requests)
         report = plausible(event.report)
-        if restarted(member.report, report):
-            member.prefixes.forget(event.address)
-        if report.kv_capacity_tokens != member.report.kv_capacity_tokens:
-            member.prefixes.resize(event.address, report.kv_capacity_tokens)
-        member.report, member.reported_at = report, now
-        member.foreign = foreign_requests(report, own)
-        running, waiting = report.running_adapters, report.waiting_adapters
-        member.adapters = (
-            None if running is None or waiting is None else Adapters(running, waiting, report.max_adapters)
-        )
+        member.take(report, foreign_requests(report, own), now)
         if member.connections.succeeded():
             yield self._reachability_changed(member, "it answered")
 
@@ -201,11 +208,16 @@ class Fleet:
     def _(self, event: RequestReserved, now: float) -> Iterable[FleetChange]:
         if event.reservation.id in self.ledger:
             return ()  # told twice
-        self.ledger.reserve(event.reservation, now)
-        if pool := self._pools.get(event.reservation.pool):
-            pool.request_tokens.observe(event.reservation.tokens)
+        reservation = event.reservation
+        pool, member = self._pools.get(reservation.pool), self._endpoints.get(reservation.address)
+        if pool is not None and member is not None:
+            held = self.ledger.inflight(reservation.address).tokens
+            member.work.started(reservation, pool.load(member, self.ledger), held, now)
+        self.ledger.reserve(reservation, now)
+        if pool is not None:
+            pool.request_tokens.observe(reservation.tokens)
             if event.prefix:
-                pool.prefixes.hold(event.reservation.address, event.prefix, event.block_tokens)
+                pool.prefixes.hold(reservation.address, event.prefix, event.block_tokens)
         return ()
 
     @_apply.register
@@ -214,14 +226,26 @@ class Fleet:
         return ()
 
     @_apply.register
-    def _(self, event: RequestEnded, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
-        reservation = self.ledger.release(event.reservation_id)
+    def _(self, event: RequestEnded, now: float) -> Iterable[FleetChange]:
+        reservation = self.ledger.reservation(event.reservation_id)
         if reservation is None:
             return
-        pool = self._pools.get(reservation.pool)
+        pool, member = self._pools.get(reservation.pool), self._endpoints.get(reservation.address)
+        if pool is not None and member is not None:
+            member.work.ended(
+                reservation.id,
+                pool.load(member, self.ledger),
+                now,
+                ttft=event.ttft,
+                duration=event.duration,
+                output_tokens=event.output_tokens,
+                prefilled=None if event.cached_tokens is None else reservation.prompt_tokens - event.cached_tokens,
+                failed=event.failed,
+            )
+        self.ledger.release(reservation.id)
         # No tokens at all is no answer: embeddings have none, and say so, and must not make a chat look short.
         if pool is not None and event.output_tokens:
-            pool.output_tokens.observe(event.output_tokens)
+            pool.outputs.observe(reservation.kind, event.output_tokens)
         yield ReservationReleased(reservation)
 
     @_apply.register

@@ -171,7 +171,16 @@ class ControlPlane:
         if not reservation and record.outcome in DROPPED:
             reservation = self._correlation.find(record.request_id)
         if reservation:
-            self._apply(RequestEnded(reservation, record.usage.completion_tokens))
+            self._apply(
+                RequestEnded(
+                    reservation,
+                    record.usage.completion_tokens,
+                    ttft=record.engine_ttft_seconds,
+                    duration=record.engine_seconds,
+                    cached_tokens=record.usage.cached_tokens,
+                    failed=record.failed_by_pick,
+                )
+            )
 
     def _request_progressed(self, record: RequestRecord) -> None:
         if record.reservation:

@@ -20,6 +20,9 @@ from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
 from tidegate.scheduling.routing import ModelRoutes
 
+PickerMaker = Callable[[str, Mapping[str, float]], PickerContract]
+"""Returns a fresh picker of a policy's name; with the weights of its scorers, empty for its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -56,11 +59,12 @@ class Refusal:
 class Dispatcher:
     """Decides on requests over one fleet."""
 
-    def __init__(self, fleet: Fleet, rng: Rng) -> None:
-        """Decide over ``fleet``; ``rng`` settles ties."""
+    def __init__(self, fleet: Fleet, rng: Rng, make_picker: PickerMaker = make) -> None:
+        """Decide over ``fleet``; ``rng`` settles ties, ``make_picker`` returns the picker of a policy's name."""
         self._fleet = fleet
         self._lookout = Lookout(fleet, rng)
         self._rng = rng
+        self._make_picker = make_picker
         self._routes = ModelRoutes(())
         self._policies: dict[str, Policy] = {}
         self._pickers: dict[str, PickerContract] = {}
@@ -88,7 +92,9 @@ class Dispatcher:
     def _picker(self, pool: str, policy: Policy) -> PickerContract:
         before = self._policies.get(pool)
         stays = before is not None and (before.picker, before.weights) == (policy.picker, policy.weights)
-        return self._pickers[pool] if stays and pool in self._pickers else make(policy.picker, dict(policy.weights))
+        if stays and pool in self._pickers:
+            return self._pickers[pool]
+        return self._make_picker(policy.picker, dict(policy.weights))
 
     def pool_of(self, model: str) -> str | None:
         """Return the name of the pool that serves ``model``, or ``None``."""
@@ -128,6 +134,7 @@ class Dispatcher:
             output_tokens=request.output_tokens or 0,
             reserved_at=now,
             uncached_tokens=request.prompt.tokens - cached if request.prefix else None,
+            kind=request.kind,
         )
         self._fleet.apply(RequestReserved(reservation, request.prefix, request.block_tokens), now)
         if recorded is not None and self._record is not None:
@@ -156,5 +163,5 @@ class Dispatcher:
         if name not in self._policies:
             return Refusal(RefusalReason.NO_ENDPOINTS)
         adapter = request.model if route is not None and route.adapter and route.pool == name else request.adapter
-        output = self._fleet.expected_output(name, request.max_output_tokens)
+        output = self._fleet.expected_output(name, request.max_output_tokens, request.kind)
         return replace(request, pool=name, adapter=adapter, output_tokens=output)

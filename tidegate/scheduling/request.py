@@ -37,3 +37,8 @@ class InferenceRequest:
     session: str = ""
     adapter: str = ""
     output_tokens: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """What requests with answers of about the same length share."""
+        return f"{self.model} {self.api}"

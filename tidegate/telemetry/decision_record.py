@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tidegate.fleet.health import Reachability
-from tidegate.fleet.view import Adapters, EndpointView
+from tidegate.fleet.view import EndpointView
 from tidegate.scheduling.explain import Case
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
@@ -37,7 +36,7 @@ def encode(case: Case, decided_at: float) -> bytes:
         "request": asdict(replace(case.request, prefix=())),
         "members": case.members,
         "draws": case.draws,
-        "candidates": [_fields(endpoint) for endpoint in case.candidates],
+        "candidates": [endpoint._asdict() for endpoint in case.candidates],
     }
     return msgspec.json.encode(record) + b"\n"
 
@@ -68,24 +67,9 @@ def decode(line: bytes) -> Case:
         raise MalformedRecordError(f"not a decision record: {error}") from None
 
 
-def _fields(endpoint: EndpointView) -> dict[str, Any]:
-    fields = endpoint._asdict()
-    if endpoint.adapters is not None:
-        fields["adapters"] = endpoint.adapters._asdict()
-    return fields
-
-
-class _Adapters(msgspec.Struct):
-    running: frozenset[str]
-    waiting: frozenset[str]
-    most: float | None
-
-
 def _view(fields: dict[str, Any]) -> EndpointView:
-    known = {name: value for name, value in fields.items() if name in EndpointView._fields}
-    known["reachability"] = Reachability(known["reachability"])
-    known["models"] = tuple(known.get("models", ()))
-    if (there := known.get("adapters")) is not None:
-        told = msgspec.convert(there, _Adapters)
-        known["adapters"] = Adapters(told.running, told.waiting, told.most)
-    return EndpointView(**known)
+    """Return the candidate that these are the fields of; one that is not given, by an earlier release, is unknown."""
+    unknown = EndpointView._field_defaults
+    return msgspec.convert(
+        [fields[name] if name in fields else unknown[name] for name in EndpointView._fields], EndpointView
+    )

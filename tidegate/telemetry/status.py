@@ -38,7 +38,12 @@ def describe(
 
 
 def _endpoint(view: EndpointView) -> JsonObject:
-    fields = {**view._asdict(), "reachability": view.reachability.value, "models": list(view.models)}
+    fields = {
+        **view._asdict(),
+        "reachability": view.reachability.value,
+        "models": list(view.models),
+        "pace": view.pace._asdict(),
+    }
     del fields["cached_tokens"]  # speaks of one request
     if view.adapters is not None:
         fields["adapters"] = {
