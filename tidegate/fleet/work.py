@@ -85,6 +85,7 @@ class Work:
         "_backlog",
         "_busy",
         "_context",
+        "_each",
         "_failed_at",
         "_failing",
         "_prefilled",
@@ -103,6 +104,7 @@ class Work:
         self._backlog = 0.0
         self._busy = 0.0
         self._step = prior.step_seconds
+        self._each = prior.prompt_token(self._step)
         self._requests = self._context = self._prefilled = 0.0
         self._failing, self._failed_at = 0.0, 0.0
 
@@ -116,7 +118,7 @@ class Work:
         """
         backlog, busy, failing = self._backlog, self._busy, self._failing
         if backlog:
-            left = backlog - (now - self._at) / self.rates.pace.prompt_token(self._step)
+            left = backlog - (now - self._at) / self._each
             backlog = max(0.0, left)
         if busy:
             busy *= math.exp((self._at - now) / BUSY_SECONDS)
@@ -212,7 +214,7 @@ class Work:
         asked_at, sent = self._asked
         since = self._prefilled - sent
         waited = min(waiting, MOST_FOREIGN) * sum(prompts) / len(prompts)
-        done = max(0.0, now - asked_at) / pace.prompt_token(self._step)
+        done = max(0.0, now - asked_at) / self._each
         # Besides those that wait, one may be in the midst of its prefill.
         most = waited + since + max(prompts) + pace.step_tokens
         self._backlog = min(max(self._backlog, waited + since - done), most)
@@ -237,6 +239,7 @@ class Work:
         # Requests beyond the batch or the KV cache wait, and do not slow down the others' steps.
         pace = self.rates.pace
         self._step = pace.step(min(during.requests, pace.max_batch), min(during.context, pace.kv_tokens))
+        self._each = pace.prompt_token(self._step)
 
     def _learn_prefill(self, start: _Start, ttft: float, now: float) -> None:
         if start.crowded:
