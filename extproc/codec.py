@@ -42,6 +42,7 @@ ATTRIBUTES = {
     "request.headers['content-type']": "content-type",
     "request.headers['content-encoding']": "content-encoding",
     "request.headers['anthropic-version']": "anthropic-version",
+    "request.headers['x-session-id']": "x-session-id",
 }
 """Where headers are not sent: the attributes (CEL) that stand for those a decision reads, by the header's name."""
 WITHHOLD = "withhold"

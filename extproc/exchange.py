@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from extproc import codec, deadline, passing_codec
+from extproc import affinity, codec, deadline, passing_codec
 from extproc.apis import PASSED_ON, Api, match
 from extproc.desk import Desk
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
@@ -19,6 +19,7 @@ from extproc.stream import Action, Event, LocalProtocolError, Stream
 from extproc.usage import Usage
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
+from tidegate.tokens import prefix
 from tidegate.tokens.count import CountSource, TokenCount
 
 
@@ -94,6 +95,7 @@ class _Visit:
         "_request",
         "_request_id",
         "_rewritten",
+        "_session",
         "_shape",
         "_timeout",
     )
@@ -114,9 +116,11 @@ class _Visit:
         self._rewritten: codec.Rewritten | None = None
         self._pool = ""
         self._request_id = ""
+        self._session = ""
 
     def match(self, stream: Stream) -> Event:
         self._request_id = stream.headers.get("x-request-id", "")
+        self._session = affinity.session_of(stream.headers)
         self._shape = shape_of(stream.headers)
         try:
             catalogue = self._desk.catalogue()
@@ -159,6 +163,9 @@ class _Visit:
             prompt = TokenCount(parsed.prompt.other_tokens, CountSource.BYTES)
         else:
             prompt = await self._desk.count(parsed.model, parsed.prompt)
+        beginning = prefix.NONE
+        if self._desk.wants_prefix(parsed.model, self._pool):
+            beginning = affinity.beginning(parsed, prompt.tokens)
         limit = parsed.max_output_tokens
         self._request = InferenceRequest(
             id=self._desk.new_id(self._request_id),
@@ -168,6 +175,9 @@ class _Visit:
             max_output_tokens=None if limit is None else limit * parsed.choices,
             stream=parsed.stream,
             pool=self._pool,
+            prefix=beginning.hashes,
+            block_tokens=beginning.block_tokens,
+            session=self._session,
         )
         outcome = self._desk.decide(self._request)
         if isinstance(outcome, Refusal):

@@ -13,13 +13,14 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from tidegate import addresses, strict_yaml
+from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
 from tidegate.config_tls import Tls
 from tidegate.config_values import (
     Engine,
+    Gpu,
     Ip,
     IpAndPort,
     Model,
-    Policy,
     PoolName,
     Port,
     Seconds,
@@ -28,6 +29,7 @@ from tidegate.config_values import (
 )
 from tidegate.faults import fault, lines, shown
 from tidegate.picker_settings import Picker
+from tidegate.scheduling.filters import DEFAULT as DEFAULT_FILTERS
 
 MAX_FILE_BYTES, MAX_OPEN_PATTERN_BYTES = 1_048_576, 64
 MAX_BODY_BYTES = 268_435_456
@@ -194,6 +196,13 @@ class Endpoint(Section):
 
     address: IpAndPort = Field(description="Its ip:port; IPv6 in brackets.")
     weight: int = Field(1, ge=1, le=1000, description="Relative capacity.")
+    role: Role = Field("both", description="What it does where prefill and decode are taken apart.")
+    models: tuple[Model, ...] = Field((), description="The model names it serves, of its pool's; empty: all of them.")
+    max_running: int | None = Field(None, ge=1, le=100_000, description="The most requests in its batch, if known.")
+    gpu: Gpu | None = Field(
+        None,
+        description="What it runs on: how fast `predicted_latency` takes it for until its requests have shown it.",
+    )
 
 
 class Pool(Section):
@@ -211,7 +220,18 @@ class Pool(Section):
         min_length=1,
         description="Model names served here; `*` stands for any characters; over all pools the longest match wins.",
     )
+    adapters: tuple[Model, ...] = Field(
+        (), description="Names of LoRA adapters over the model that the engines hold, likewise."
+    )
     policy: Policy = Field("least_tokens", description="How an endpoint is chosen.")
+    filters: tuple[Filter, ...] = Field(
+        DEFAULT_FILTERS,
+        description="What leaves out endpoints before that, in this order; one that would leave nobody is passed over. "
+        "`model` and `role` always apply, and are never passed over.",
+    )
+    scorers: tuple[Scorer, ...] = Field(
+        (), description="What the policy `weighted_scores` weighs; by default queue 2, kv_usage 2, prefix 3."
+    )
     destinations: int = Field(
         3, ge=1, le=10, description="How many endpoints a decision names: the pick, then the fallbacks for retries."
     )
@@ -273,6 +293,7 @@ class Config(Section):
         json_schema_extra=_or_refuse,
     )
     picker: Picker = Field(Picker(), description="What `tidegate picker` does besides.")
+    decision_log: DecisionLog = Field(DecisionLog(), description="Where decisions are recorded.")
     pools: tuple[Pool, ...] = Field(min_length=1, description="The fleet.")
 
     @model_validator(mode="after")
@@ -280,6 +301,7 @@ class Config(Section):
         """Check what no key can say alone; a line for each fault."""
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
         faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
+        faults += weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)
         if faults:
             raise fault("\n".join(faults))
         return self
@@ -290,6 +312,7 @@ def _given_twice(pools: Iterable[Pool]) -> Iterator[str]:
     for at, pool in enumerate(pools):
         keys = [("pool name", pool.name, f"pools[{at}].name")]
         keys += [("model", model, f"pools[{at}].models[{number}]") for number, model in enumerate(pool.models)]
+        keys += [("model", model, f"pools[{at}].adapters[{number}]") for number, model in enumerate(pool.adapters)]
         keys += [
             ("endpoint", endpoint.address, f"pools[{at}].endpoints[{number}].address")
             for number, endpoint in enumerate(pool.endpoints)

@@ -3,13 +3,14 @@
 import contextlib
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
 from tidegate import addresses
+from tidegate.choice_config import one_of
 from tidegate.faults import fault, shown
-from tidegate.scheduling import pickers
+from tidegate.fleet import gpu
 from tidegate.tokens import model_file
 
 CHECKED = "checked"
@@ -43,12 +44,6 @@ def _pool_name(name: str) -> str:
     return name
 
 
-def _picker(name: str) -> str:
-    if name not in pickers.names():
-        raise fault(f"expected one of {', '.join(pickers.names())}, not {shown(name)}")
-    return name
-
-
 def _tokenizer(path: str, info: ValidationInfo) -> str:
     if info.context == CHECKED:
         return path
@@ -75,10 +70,6 @@ def _server_name(name: str) -> str:
     return name
 
 
-def _pickers_schema(schema: dict[str, Any]) -> None:
-    schema["enum"] = list(pickers.names())
-
-
 Ip = Annotated[str, AfterValidator(_ip)]
 IpAndPort = Annotated[str, AfterValidator(_ip_and_port)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -86,7 +77,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(le=86_400, allow_inf_nan=False)]
 PoolName = Annotated[str, AfterValidator(_pool_name), Field(json_schema_extra={"pattern": _POOL_NAME})]
 Model = Annotated[str, Field(min_length=1, max_length=256)]
-Policy = Annotated[str, AfterValidator(_picker), Field(json_schema_extra=_pickers_schema)]
+Gpu = Annotated[str, *one_of(gpu.PRIORS)]
 TokenizerFile = Annotated[str, AfterValidator(_tokenizer), Field(max_length=4096)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute), Field(max_length=4096)]
 ServerName = Annotated[str, AfterValidator(_server_name), Field(max_length=253)]

@@ -17,6 +17,7 @@ ATTRIBUTES = (
     "request.headers['content-type']",
     "request.headers['content-encoding']",
     "request.headers['anthropic-version']",
+    "request.headers['x-session-id']",
 )
 """What is sent beside the body in place of the headers. (``request.headers`` as a whole comes as a useless text.)"""
 

@@ -32,7 +32,7 @@ from xds.routes import other_hosts
 
 READ_BY_A_DECISION = (
     *(":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id"),
-    *("anthropic-version", CHANGES_HEADERS),
+    *("x-session-id", "anthropic-version", CHANGES_HEADERS),
 )
 """The headers that ext_proc is sent. What no decision reads, credentials above all, does not leave Envoy."""
 

@@ -4,7 +4,16 @@ from typing import Any
 
 import msgspec
 
-from extproc.body import ParsedBody, check_stream_options, choice_count, model_name, read, token_limit, truth
+from extproc.body import (
+    ParsedBody,
+    cache_salt,
+    check_stream_options,
+    choice_count,
+    model_name,
+    read,
+    token_limit,
+    truth,
+)
 from extproc.conversation import of_messages, of_schemas, with_schemas
 
 METHOD = "POST"
@@ -21,6 +30,7 @@ class _Fields(msgspec.Struct):
     n: Any = None
     stream: Any = None
     stream_options: Any = None
+    cache_salt: Any = None
 
 
 def parse(body: bytes) -> ParsedBody:
@@ -46,4 +56,5 @@ def _understand(fields: _Fields) -> ParsedBody:
         max_output_tokens=token_limit(max_completion_tokens=fields.max_completion_tokens, max_tokens=fields.max_tokens),
         stream=truth(fields.stream),
         choices=choice_count(n=fields.n),
+        salt=cache_salt(fields.cache_salt),
     )

@@ -5,7 +5,16 @@ from typing import Any
 import msgspec
 
 from extproc import prompts
-from extproc.body import ParsedBody, check_stream_options, choice_count, model_name, read, token_limit, truth
+from extproc.body import (
+    ParsedBody,
+    cache_salt,
+    check_stream_options,
+    choice_count,
+    model_name,
+    read,
+    token_limit,
+    truth,
+)
 
 METHOD = "POST"
 PATHS = ("/v1/completions",)
@@ -20,6 +29,7 @@ class _Fields(msgspec.Struct):
     best_of: Any = None
     stream: Any = None
     stream_options: Any = None
+    cache_salt: Any = None
 
 
 def parse(body: bytes) -> ParsedBody:
@@ -43,4 +53,5 @@ def _understand(fields: _Fields) -> ParsedBody:
         stream=truth(fields.stream),
         # Each prompt of a batch has its own choices, and best_of are generated where n are returned.
         choices=given.number * choice_count(n=fields.n, best_of=fields.best_of),
+        salt=cache_salt(fields.cache_salt),
     )

@@ -1,7 +1,7 @@
 """The fleet: each event, and what follows from it."""
 
 import math
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -21,7 +21,8 @@ from tidegate.fleet.events import (
 )
 from tidegate.fleet.health import UNREACHABLE_AFTER, Reachability
 from tidegate.fleet.load import EngineReport
-from tidegate.fleet.member import PRIOR_OUTPUT_TOKENS, PRIOR_REQUEST_TOKENS
+from tidegate.fleet.member import PRIOR_REQUEST_TOKENS
+from tidegate.fleet.output_lengths import PRIOR_OUTPUT_TOKENS
 from tidegate.fleet.state import STALE_AFTER, Fleet
 
 LEASE = 45.0
@@ -33,7 +34,7 @@ def fail(fleet: Fleet, address: str, times: int = UNREACHABLE_AFTER, now: float 
     ]
 
 
-def report(fleet: Fleet, address: str, now: float, **gauges: float) -> None:
+def report(fleet: Fleet, address: str, now: float, **gauges: Any) -> None:
     fleet.apply(ScrapeStarted(address), now)
     fleet.apply(LoadReported(address, EngineReport(**gauges)), now)
 
@@ -294,7 +295,7 @@ def test_a_request_that_progresses_is_not_given_up() -> None:
 
 def test_the_length_of_answers_is_learned_per_pool() -> None:
     fleet = fleet_of(pool(A, name="one"), pool(B, name="two"))
-    for number in range(300):
+    for number in range(2000):
         fleet.apply(RequestReserved(reservation(str(number), pool="one")), 0.0)
         fleet.apply(RequestEnded(str(number), output_tokens=40), 0.0)
     assert fleet.expected_output("one", None) == 40

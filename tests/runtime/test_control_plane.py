@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gzip
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tidegate.runtime.alone import Alone
 from tidegate.runtime.control_plane import ControlPlane
 from tidegate.scheduling.dispatch import Decision
 from tidegate.scheduling.request import InferenceRequest
+from tidegate.telemetry.decision_record import decode
 from tidegate.telemetry.record import RequestRecord
 from tidegate.telemetry.record import parse as read
 from tidegate.tokens.count import CountSource, TokenCount
@@ -56,6 +58,29 @@ async def test_the_fleet_is_known_before_anybody_can_ask(tmp_path: Path, monkeyp
     stop.set()
     await tested.run(stop)
     assert [type(answer) for answer in answers] == [Decision]
+
+
+async def test_decisions_are_recorded_where_the_configuration_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "decisions.jsonl"
+    tested = plane(tmp_path, f"decision_log: {{file: {file}, sample: 1.0}}\n".encode())
+    stop = asyncio.Event()
+
+    async def listen(_: contextlib.AsyncExitStack) -> None:
+        pass
+
+    def decide_and_stop() -> None:
+        deciding_of(tested).dispatcher.decide(request("r1"), 0.0)
+        stop.set()
+
+    monkeypatch.setattr(tested, "_listen", listen)
+    monkeypatch.setattr(deciding_of(tested).counter, "warm", lambda: None)
+    # It is called when all tasks run.
+    monkeypatch.setattr(decider, "_spare_the_collector", decide_and_stop)
+    await tested.run(stop)
+    (line,) = file.read_bytes().splitlines()
+    assert decode(line).addresses == ("127.0.0.1:1",)
 
 
 def ended(request_id: str, status: int, *flags: str) -> RequestRecord:
@@ -109,6 +134,22 @@ def test_an_answers_usage_corrects_the_next_count(deciding: ControlPlane) -> Non
     deciding._request_ended(read(entry(decision=decision, tokens=usage(prompt=2_600))))
     assert deciding._corrections.ratio("one", "any") == pytest.approx(1.2, abs=0.1)
     assert b'tidegate_token_correction_ratio{model="any",pool="one"}' in deciding._metrics.render()
+
+
+def test_what_a_request_took_teaches_the_endpoints_speed(deciding: ControlPlane) -> None:
+    before = deciding._views()[0].endpoints[0]
+    for number in range(20):
+        deciding_of(deciding).dispatcher.decide(request(f"r{number}"), time.monotonic())
+        log = entry(decision={**DECISION, "reservation": f"r{number}"}, tokens=usage(completion=200), seconds=200.0)
+        deciding._request_ended(read(log))
+    after = deciding._views()[0].endpoints[0]
+    assert after.pace.step_seconds > 2 * before.pace.step_seconds
+
+
+def test_a_failed_request_speaks_against_its_endpoint(deciding: ControlPlane) -> None:
+    deciding_of(deciding).dispatcher.decide(request("r1"), 0.0)
+    deciding._request_ended(read(entry(decision={**DECISION, "reservation": "r1"}, status=503)))
+    assert deciding._views()[0].endpoints[0].failing > 0
 
 
 async def test_bodies_are_read_as_the_limits_say_also_after_a_reload(tmp_path: Path) -> None:

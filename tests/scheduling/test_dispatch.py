@@ -11,7 +11,8 @@ from tidegate.fleet.events import PoolsDeclared, RequestEnded, ScrapeFailed
 from tidegate.fleet.health import UNREACHABLE_AFTER
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
-from tidegate.scheduling.dispatch import Decision, Dispatcher, Policy, Refusal, RefusalReason
+from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal, RefusalReason
+from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 
 RNG = Draws([0.5])
@@ -30,13 +31,14 @@ def decided(decides: Dispatcher, request: InferenceRequest, now: float = 0.0) ->
 def test_a_decision_reserves_what_the_request_will_take() -> None:
     fleet, decides = dispatcher("round_robin", A, B, rng=RNG)
     decision = decided(decides, ask("q1", prompt=120, limit=40), 3.0)
-    assert decision == Decision("default", "round_robin", (A, B), Reservation("q1", "default", A, 120, 40, 3.0))
+    reserved = Reservation("q1", "default", A, 120, 40, 3.0, kind="m chat_completions")
+    assert decision == Decision("default", "round_robin", (A, B), reserved)
     assert fleet.ledger.inflight(A).tokens == 160
 
 
 def test_an_answer_without_a_limit_is_expected_to_be_as_long_as_answers_are() -> None:
     fleet, decides = dispatcher("round_robin", A, rng=RNG)
-    for number in range(300):
+    for number in range(2000):
         decided(decides, ask(str(number)))
         fleet.apply(RequestEnded(str(number), output_tokens=30), 0.0)
     assert decided(decides, ask("next")).reservation.output_tokens == 30

@@ -280,3 +280,38 @@ def test_whatever_the_metadata_holds_the_record_keeps_to_its_types(
     assert record.stream in {True, False, None}
     assert record.estimated_prompt_tokens is None or 0 <= record.estimated_prompt_tokens <= MAX_TOKENS
     assert record.ttft_seconds is None or record.ttft_seconds >= 0
+
+
+def test_the_engines_share_of_the_time_leaves_out_the_decision() -> None:
+    record = parse(entry(seconds=2.5))
+    assert record.engine_ttft_seconds == pytest.approx(0.45)
+    assert record.engine_seconds == pytest.approx(2.45)
+
+
+def test_an_answer_that_is_not_streamed_has_no_first_token_that_could_be_seen() -> None:
+    record = parse(entry(decision={**DECISION, "stream": False}))
+    assert record.engine_ttft_seconds is None
+    assert record.engine_seconds == pytest.approx(2.45)
+
+
+@pytest.mark.parametrize("tags", [{}, {"ttft_us": "500000"}, {"ttft_us": "9000000", "upstream_ttft_us": "1"}])
+def test_the_engines_share_is_unknown_where_a_time_is_missing_or_odd(tags: dict[str, str]) -> None:
+    assert parse(entry(tags=tags)).engine_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("served", "status", "flags", "failed"),
+    [
+        (("10.0.0.1", 8000), 200, (), False),
+        (("10.0.0.2", 8000), 200, (), True),
+        (("10.0.0.1", 8000), 503, (), True),
+        (("10.0.0.1", 8000), 200, ("upstream_connection_termination",), True),
+        (("10.0.0.1", 8000), 400, (), False),
+        (("10.0.0.1", 8000), 200, ("downstream_connection_termination",), False),
+        (None, 0, ("downstream_connection_termination",), False),
+    ],
+)
+def test_the_pick_is_blamed_for_what_it_failed_and_for_what_another_one_served(
+    served: tuple[str, int] | None, status: int, flags: tuple[str, ...], failed: bool
+) -> None:
+    assert parse(entry(served=served, status=status, flags=flags)).failed_by_pick is failed

@@ -6,6 +6,8 @@ from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
+from tidegate.fleet.output_lengths import LengthsImage
+from tidegate.fleet.rates import ScaleImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +21,16 @@ class MemberImage:
     reported_at: float | None
     own_at_scrape: int
     foreign: float | None
+    rates: tuple[ScaleImage, ScaleImage]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolImage:
-    """One pool, and the means that it has learned, in tokens."""
+    """One pool, and what it has learned: a request's mean in tokens, and the lengths of answers."""
 
     spec: PoolSpec
     request_tokens: float
-    output_tokens: float
+    outputs: tuple[tuple[str | None, LengthsImage], ...]
 
 
 @dataclass(frozen=True, slots=True)

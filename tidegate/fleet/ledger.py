@@ -20,6 +20,9 @@ class Reservation:
         prompt_tokens: tokens to prefill.
         output_tokens: tokens expected to be generated.
         reserved_at: seconds on the caller's monotonic clock.
+        uncached_tokens: those of the prompt that the endpoint probably does not have in its cache; ``None`` when that
+            is not known.
+        kind: what requests with answers of about the same length share, such as the model and the API.
     """
 
     id: str
@@ -28,6 +31,8 @@ class Reservation:
     prompt_tokens: int
     output_tokens: int
     reserved_at: float
+    uncached_tokens: int | None = None
+    kind: str = ""
 
     @property
     def tokens(self) -> int:
@@ -73,6 +78,11 @@ class Ledger:
     def inflight(self, address: str) -> Inflight:
         """Return the sums for ``address``, all zero when nothing is there. Not to be changed by callers."""
         return self._inflight.get(address, _NOTHING)
+
+    def reservation(self, reservation_id: str) -> Reservation | None:
+        """Return a live reservation, or ``None`` when it is not live."""
+        entry = self._live.get(reservation_id)
+        return None if entry is None else entry[0]
 
     def reserve(self, reservation: Reservation, now: float) -> None:
         """Count ``reservation`` from now on.

@@ -1,10 +1,13 @@
 """The fleet: every fact in one place, changed by events alone."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import singledispatchmethod
 
-from tidegate.fleet.endpoint import PoolSpec
+from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import (
+    BlocksCleared,
+    BlocksRemoved,
+    BlocksStored,
     FleetChange,
     FleetEvent,
     LoadReported,
@@ -22,6 +25,8 @@ from tidegate.fleet.image import FleetImage, MemberImage, PoolImage
 from tidegate.fleet.ledger import Ledger
 from tidegate.fleet.load import foreign_requests, plausible
 from tidegate.fleet.member import Member, PoolState
+from tidegate.fleet.prefix_index import MAX_BLOCKS
+from tidegate.fleet.prefix_match import PrefixMatch
 from tidegate.fleet.view import PoolView
 
 STALE_AFTER = 5.0
@@ -60,24 +65,77 @@ class Fleet:
 
     def expire(self, now: float) -> list[ReservationReleased]:
         """Release the reservations whose lease ran out by ``now`` (seconds)."""
-        return [ReservationReleased(lost, expired=True) for lost in self.ledger.expire(now)]
+        expired = self.ledger.expire(now)
+        for lost in expired:
+            if member := self._endpoints.get(lost.address):
+                member.work.lost(lost.id)
+        return [ReservationReleased(lost, expired=True) for lost in expired]
 
-    def expected_output(self, pool: str, limit: int | None) -> int:
+    def expected_output(self, pool: str, limit: int | None, kind: str = "") -> int:
         """Return how many tokens an answer in ``pool`` will probably have, never more than its ``limit`` in tokens.
 
+        ``kind`` is that of the request (see ``Reservation``).
+
         Raises:
             KeyError: there is no such pool.
         """
-        learned = round(self._pools[pool].output_tokens.value)
-        return learned if limit is None else max(0, min(learned, limit))
+        if limit is not None and limit <= 0:
+            return 0
+        return round(self._pools[pool].outputs.mean(kind, limit))
 
-    def view(self, pool: str, now: float) -> PoolView:
+    def longest_output(self, pool: str, limit: int | None, kind: str = "", share: float = 0.9) -> int:
+        """Return the tokens that an answer exceeds with a chance of no more than ``1 - share``; else likewise.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        if limit is not None and limit <= 0:
+            return 0
+        return round(self._pools[pool].outputs.quantile(kind, share, limit))
+
+    def view(
+        self,
+        pool: str,
+        now: float,
+        places: Sequence[int] | None = None,
+        cached: Callable[[str], int] | None = None,
+    ) -> PoolView:
         """Return ``pool`` as it is at ``now`` (seconds).
 
+        Args:
+            pool: its name.
+            now: the moment.
+            places: where the endpoints stand that are asked for, in the order of their declaration; all by default.
+            cached: how many tokens of the prompt at hand an address has in its cache; none by default.
+
         Raises:
             KeyError: there is no such pool.
         """
-        return self._pools[pool].view(self.ledger, now - self._stale_after, now)
+        return self._pools[pool].view(self.ledger, now - self._stale_after, now, places, cached)
+
+    def members(self, pool: str) -> tuple[EndpointSpec, ...]:
+        """Return the endpoints of ``pool`` in the order of their declaration; the same tuple until that changes.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        return self._pools[pool].spec.endpoints
+
+    def place(self, pool: str, address: str) -> int | None:
+        """Return where ``address`` stands among the members of ``pool``; ``None`` when it is none of them.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        return self._pools[pool].places.get(address)
+
+    def cached(self, pool: str, prefix: Sequence[int]) -> PrefixMatch:
+        """Return which endpoints of ``pool`` probably hold how many blocks of ``prefix``.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        return self._pools[pool].prefixes.match(prefix)
 
     def views(self, now: float) -> tuple[PoolView, ...]:
         """Return all pools as they are at ``now`` (seconds)."""
@@ -87,8 +145,7 @@ class Fleet:
         """Return all of it as plain data."""
         return FleetImage(
             tuple(
-                PoolImage(pool.spec, pool.request_tokens.value, pool.output_tokens.value)
-                for pool in self._pools.values()
+                PoolImage(pool.spec, pool.request_tokens.value, pool.outputs.image()) for pool in self._pools.values()
             ),
             tuple(
                 MemberImage(
@@ -99,6 +156,7 @@ class Fleet:
                     member.reported_at,
                     member.own_at_scrape,
                     member.foreign,
+                    member.work.rates.image(),
                 )
                 for address, member in self._endpoints.items()
             ),
@@ -116,12 +174,14 @@ class Fleet:
         self.apply(PoolsDeclared(tuple(pool.spec for pool in image.pools)), now)
         for pool in image.pools:
             state = self._pools[pool.spec.name]
-            state.request_tokens.value, state.output_tokens.value = pool.request_tokens, pool.output_tokens
+            state.request_tokens.value = pool.request_tokens
+            state.outputs.restore(pool.outputs)
         for known in image.members:
             member = self._endpoints[known.address]
             member.connections.failures, member.connections.state = known.failures, known.reachability
             member.report, member.reported_at = known.report, known.reported_at
             member.own_at_scrape, member.foreign = known.own_at_scrape, known.foreign
+            member.work.rates.restore(known.rates, known.report.kv_capacity_tokens)
         for reservation in image.reservations:
             self.ledger.reserve(reservation, now)
 
@@ -137,13 +197,16 @@ class Fleet:
             return
         pools = {name: self._pools.get(name) or PoolState(spec) for name, spec in after.items()}
         endpoints: dict[str, Member] = {}
+        most = MAX_BLOCKS // max(1, sum(len(spec.endpoints) for spec in event.pools))
         for spec in event.pools:
-            for endpoint in spec.endpoints:
-                member = self._endpoints.get(endpoint.address) or Member(endpoint)
-                member.spec = endpoint
-                endpoints[endpoint.address] = member
             pool = pools[spec.name]
+            pool.prefixes.admit((endpoint.address for endpoint in spec.endpoints), most)
+            for endpoint in spec.endpoints:
+                member = self._endpoints.get(endpoint.address) or Member(endpoint, pool.prefixes)
+                member.declare(endpoint, pool.prefixes)
+                endpoints[endpoint.address] = member
             pool.spec, pool.ejected = spec, None
+            pool.places = {endpoint.address: place for place, endpoint in enumerate(spec.endpoints)}
             pool.members = tuple(endpoints[endpoint.address] for endpoint in spec.endpoints)
         added = tuple(address for address in endpoints if address not in self._endpoints)
         removed = tuple(address for address in self._endpoints if address not in endpoints)
@@ -151,8 +214,9 @@ class Fleet:
         yield MembershipChanged(added, removed)
 
     @_apply.register
-    def _(self, event: ScrapeStarted, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+    def _(self, event: ScrapeStarted, now: float) -> Iterable[FleetChange]:
         if member := self._endpoints.get(event.address):
+            member.work.asked(now)
             member.own_at_scrape = self.ledger.inflight(event.address).requests
         return ()
 
@@ -164,8 +228,11 @@ class Fleet:
         # The engine looked at its queue somewhere between the scrape's start and now: the larger of our own counts at
         # both ends is surely ours, so that no request of ours is taken for somebody else's.
         own = max(member.own_at_scrape, self.ledger.inflight(event.address).requests)
-        member.report, member.reported_at = plausible(event.report), now
-        member.foreign = foreign_requests(member.report, own)
+        report = plausible(event.report)
+        member.take(report, foreign_requests(report, own), now)
+        home = next((pool for pool in self._pools.values() if event.address in pool.places), None)
+        if report.waiting is not None and home is not None:
+            member.work.reported(report.waiting, home.load(member, self.ledger), now)
         if member.connections.succeeded():
             yield self._reachability_changed(member, "it answered")
 
@@ -176,6 +243,9 @@ class Fleet:
             return
         changed = member.connections.failed() if event.unreachable else member.connections.succeeded()
         if changed:
+            if event.unreachable:
+                # Nothing listens there: whatever it is that comes back begins with an empty cache.
+                member.prefixes.forget(event.address)
             yield self._reachability_changed(member, event.reason)
 
     def _reachability_changed(self, member: Member, reason: str) -> ReachabilityChanged:
@@ -187,9 +257,16 @@ class Fleet:
     def _(self, event: RequestReserved, now: float) -> Iterable[FleetChange]:
         if event.reservation.id in self.ledger:
             return ()  # told twice
-        self.ledger.reserve(event.reservation, now)
-        if pool := self._pools.get(event.reservation.pool):
-            pool.request_tokens.observe(event.reservation.tokens)
+        reservation = event.reservation
+        pool, member = self._pools.get(reservation.pool), self._endpoints.get(reservation.address)
+        if pool is not None and member is not None:
+            held = self.ledger.inflight(reservation.address).tokens
+            member.work.started(reservation, pool.load(member, self.ledger), held, now)
+        self.ledger.reserve(reservation, now)
+        if pool is not None:
+            pool.request_tokens.observe(reservation.tokens)
+            if event.prefix:
+                pool.prefixes.hold(reservation.address, event.prefix, event.block_tokens)
         return ()
 
     @_apply.register
@@ -198,12 +275,42 @@ class Fleet:
         return ()
 
     @_apply.register
-    def _(self, event: RequestEnded, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
-        reservation = self.ledger.release(event.reservation_id)
+    def _(self, event: RequestEnded, now: float) -> Iterable[FleetChange]:
+        reservation = self.ledger.reservation(event.reservation_id)
         if reservation is None:
             return
-        pool = self._pools.get(reservation.pool)
+        pool, member = self._pools.get(reservation.pool), self._endpoints.get(reservation.address)
+        if pool is not None and member is not None:
+            member.work.ended(
+                reservation.id,
+                pool.load(member, self.ledger),
+                now,
+                ttft=event.ttft,
+                duration=event.duration,
+                output_tokens=event.output_tokens,
+                prefilled=None if event.cached_tokens is None else reservation.prompt_tokens - event.cached_tokens,
+                failed=event.failed,
+            )
+        self.ledger.release(reservation.id)
         # No tokens at all is no answer: embeddings have none, and say so, and must not make a chat look short.
         if pool is not None and event.output_tokens:
-            pool.output_tokens.observe(event.output_tokens)
+            pool.outputs.observe(reservation.kind, event.output_tokens)
         yield ReservationReleased(reservation)
+
+    @_apply.register
+    def _(self, event: BlocksStored, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+        if member := self._endpoints.get(event.address):
+            member.prefixes.hold(event.address, event.hashes, event.block_tokens)
+        return ()
+
+    @_apply.register
+    def _(self, event: BlocksRemoved, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+        if member := self._endpoints.get(event.address):
+            member.prefixes.drop(event.address, event.hashes)
+        return ()
+
+    @_apply.register
+    def _(self, event: BlocksCleared, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+        if member := self._endpoints.get(event.address):
+            member.prefixes.forget(event.address)
+        return ()

@@ -15,8 +15,10 @@ from tidegate.telemetry.status import JsonObject
 class Alone:
     """The one decider of a control plane without workers, in the form of a ``Team`` of which it is the only member."""
 
-    def __init__(self, decider: Decider) -> None:
+    def __init__(self, decider: Decider, config: Config) -> None:
+        """Have ``decider`` decide, and its decisions recorded as ``config`` says."""
         self.decider = decider
+        self._log = decider.recording(config)
 
     @contextlib.asynccontextmanager
     async def starting(self, control: Control) -> AsyncIterator[None]:  # noqa: ARG002  a worker would need it
@@ -35,7 +37,9 @@ class Alone:
                 yield
 
     async def run(self) -> None:
-        """Nothing is to be kept alive."""
+        """Write down decisions, where that is wanted; nothing is to be kept alive."""
+        if self._log is not None:
+            await self._log.run()
 
     async def ready(self, config: Config) -> None:
         """Load what counts tokens.

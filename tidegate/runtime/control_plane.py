@@ -18,10 +18,10 @@ from tidegate.fleet.events import (
     ReachabilityChanged,
     RequestEnded,
     RequestProgressed,
+    RequestReserved,
     ReservationReleased,
 )
 from tidegate.fleet.health import Reachability
-from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
 from tidegate.runtime import ports, services
@@ -84,7 +84,8 @@ class ControlPlane:
                 Decider(
                     *(self._fleet, self._corrections, self._metrics, self._correlation.new_id, self),
                     started_at=int(time.time()),
-                )
+                ),
+                config,
             )
         else:
             self._deciding = Team(self._fleet, self._corrections, self._metrics, self, self._apply, log_format)
@@ -163,9 +164,9 @@ class ControlPlane:
                     level, where = logging.WARNING, reservation.address
                     event(logger, "reservation expired", level=level, id=reservation.id, address=where)
 
-    def reserved(self, reservation: Reservation) -> None:
+    def reserved(self, event: RequestReserved) -> None:
         """Take note of a reservation (see ``Journal``)."""
-        self._correlation.remember(reservation.id)
+        self._correlation.remember(event.reservation.id)
 
     def delivered(self, reservation_id: str) -> None:
         """Take note that it outlives its exchange."""
@@ -184,7 +185,16 @@ class ControlPlane:
         if not reservation and record.outcome in DROPPED:
             reservation = self._correlation.find(record.request_id)
         if reservation:
-            self._apply(RequestEnded(reservation, record.output_tokens))
+            self._apply(
+                RequestEnded(
+                    reservation,
+                    record.output_tokens,
+                    ttft=record.engine_ttft_seconds,
+                    duration=record.engine_seconds,
+                    cached_tokens=record.usage.cached_tokens,
+                    failed=record.failed_by_pick,
+                )
+            )
 
     def _request_progressed(self, record: RequestRecord) -> None:
         if record.reservation:

@@ -5,6 +5,7 @@ import gc
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from extproc.intake import Intake
 from tidegate.config import Config
@@ -14,6 +15,7 @@ from tidegate.runtime.desk import Desk, Journal
 from tidegate.runtime.figures import Figures
 from tidegate.runtime.prompts import PromptCounter
 from tidegate.scheduling.dispatch import Dispatcher
+from tidegate.telemetry.decision_log import DecisionLog
 from tidegate.tokens.correction import Corrections
 from tidegate.tokens.counter import TokenCounter
 
@@ -58,6 +60,18 @@ class Decider:
         self.dispatcher.configure(static.declared(config), static.policies(config))
         self.prompts.configure(config)
         self.desk.serve(config.pools, config.unknown_paths.pool or "")
+
+    def recording(self, config: Config, suffix: str = "") -> DecisionLog | None:
+        """Have decisions recorded where ``config`` says so; return what is to be run to write them.
+
+        ``suffix`` is added to the file's name: each process has a file of its own.
+        """
+        settings = config.decision_log
+        if settings.file is None or not settings.sample:
+            return None
+        log = DecisionLog(Path(f"{settings.file}{suffix}"), settings.max_bytes)
+        self.dispatcher.sample(settings.sample, log.record)
+        return log
 
     def close(self) -> None:
         """End the threads, once no stream is open any more."""

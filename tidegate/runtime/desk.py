@@ -7,7 +7,7 @@ from extproc.desk import Catalogue
 from extproc.intake import Intake
 from extproc.transport import Outcome
 from tidegate.config import Pool
-from tidegate.fleet.ledger import Reservation
+from tidegate.fleet.events import RequestReserved
 from tidegate.runtime.figures import Figures
 from tidegate.runtime.prompts import PromptCounter
 from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal
@@ -19,8 +19,8 @@ from tidegate.tokens.prompt import Prompt
 class Journal(Protocol):
     """Takes note of what becomes of reservations. No method may raise."""
 
-    def reserved(self, reservation: Reservation) -> None:
-        """A decision made ``reservation``; the fleet at hand counts it already."""
+    def reserved(self, event: RequestReserved) -> None:
+        """A decision made a reservation; the fleet at hand counts it already."""
         ...
 
     def delivered(self, reservation_id: str) -> None:
@@ -64,7 +64,9 @@ class Desk:
     def serve(self, pools: Iterable[Pool], unknown_paths: str) -> None:
         """Take over what ``pools`` serve, where patterns cannot be listed, and who takes ``unknown_paths``, if any."""
         pools = tuple(pools)
-        written_out = dict.fromkeys(model for pool in pools for model in pool.models if "*" not in model)
+        written_out = dict.fromkeys(
+            model for pool in pools for model in (*pool.models, *pool.adapters) if "*" not in model
+        )
         self._catalogue = Catalogue(
             tuple(written_out),
             self._catalogue.created,
@@ -85,13 +87,17 @@ class Desk:
         """Count the tokens of ``prompt`` as ``model`` would."""
         return await self._prompts.count(model, prompt)
 
+    def wants_prefix(self, model: str, pool: str) -> bool:
+        """Return whether the policy looks at what is cached of a prompt."""
+        return self._dispatcher.wants_prefix(model, pool)
+
     def decide(self, request: InferenceRequest) -> Decision | Refusal:
         """Decide on ``request`` and reserve."""
         began = self._clock()
         decision = self._dispatcher.decide(request, began)
         self._figures.received(decision.pool)
         if isinstance(decision, Decision):
-            self._journal.reserved(decision.reservation)
+            self._journal.reserved(RequestReserved(decision.reservation, request.prefix, request.block_tokens))
             self._figures.picked(decision.pool, decision.addresses[0], decision.policy)
         self._figures.decided(self._clock() - began)
         return decision

@@ -21,10 +21,10 @@ from tidegate.fleet.events import (
     MembershipChanged,
     ReachabilityChanged,
     RequestEnded,
+    RequestReserved,
     ReservationReleased,
 )
 from tidegate.fleet.health import Reachability
-from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
 from tidegate.runtime import ports, services
@@ -145,7 +145,7 @@ class PickerPlane:
             case ReservationReleased(expired=True):
                 self._metrics.reservation_expired()
 
-    def reserved(self, reservation: Reservation) -> None:
+    def reserved(self, event: RequestReserved) -> None:
         """Take note of a reservation (see ``Journal``); its stream says what becomes of it."""
 
     def delivered(self, reservation_id: str) -> None:

@@ -5,33 +5,23 @@ two scrapes spreads: each decision sees the reservations of all before it.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidegate.fleet.events import PoolsDeclared, RequestReserved
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
-from tidegate.fleet.view import EndpointView
-from tidegate.scheduling.filters import reachable
-from tidegate.scheduling.pickers import PickerContract, make
+from tidegate.scheduling import filters
+from tidegate.scheduling.candidates import Lookout, named
+from tidegate.scheduling.explain import Case, Explanation, Recorded, explain
+from tidegate.scheduling.pickers import PickerContract, make, uses_prefix
+from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
 from tidegate.scheduling.routing import ModelRoutes
 
-FILTERS = (reachable.keep,)
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How a pool's endpoints are chosen.
-
-    Attributes:
-        picker: a name from ``pickers.names()``.
-        destinations: how many endpoints are named in a decision, the fallbacks for Envoy's retries included; 1 or more.
-    """
-
-    picker: str
-    destinations: int = 3
+PickerMaker = Callable[[str, Mapping[str, float]], PickerContract]
+"""Returns a fresh picker of a policy's name; with the weights of its scorers, empty for its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,34 +59,51 @@ class Refusal:
 class Dispatcher:
     """Decides on requests over one fleet."""
 
-    def __init__(self, fleet: Fleet, rng: Rng) -> None:
-        """Decide over ``fleet``; ``rng`` settles ties."""
+    def __init__(self, fleet: Fleet, rng: Rng, make_picker: PickerMaker = make) -> None:
+        """Decide over ``fleet``; ``rng`` settles ties, ``make_picker`` returns the picker of a policy's name."""
         self._fleet = fleet
+        self._lookout = Lookout(fleet, rng)
         self._rng = rng
+        self._make_picker = make_picker
         self._routes = ModelRoutes(())
         self._policies: dict[str, Policy] = {}
         self._pickers: dict[str, PickerContract] = {}
+        self._sample = 0.0
+        self._record: Callable[[Case], None] | None = None
+
+    def sample(self, share: float, record: Callable[[Case], None]) -> None:
+        """Have ``share`` of the decisions, 0 to 1, told to ``record`` with all that they rest on."""
+        self._sample, self._record = share, record
 
     def configure(self, declared: PoolsDeclared, policies: Mapping[str, Policy]) -> None:
         """Take over the pools and their policies, by pool name; a picker whose policy stays keeps its state.
 
         Raises:
-            KeyError: a pool without a policy, or a policy of an unknown picker.
+            KeyError: a pool without a policy, or a policy of an unknown picker or filter.
+            ValueError: a policy that weighs scorers, and its picker does not.
         """
-        pickers = {
-            pool.name: self._pickers[pool.name]
-            if self._policies.get(pool.name, policies[pool.name]).picker == policies[pool.name].picker
-            and pool.name in self._pickers
-            else make(policies[pool.name].picker)
-            for pool in declared.pools
-        }
+        pickers = {pool.name: self._picker(pool.name, policies[pool.name]) for pool in declared.pools}
+        for policy in policies.values():
+            filters.chain(policy.filters)
         self._routes = ModelRoutes(declared.pools)
         self._policies = dict(policies)
         self._pickers = pickers
 
+    def _picker(self, pool: str, policy: Policy) -> PickerContract:
+        before = self._policies.get(pool)
+        stays = before is not None and (before.picker, before.weights) == (policy.picker, policy.weights)
+        if stays and pool in self._pickers:
+            return self._pickers[pool]
+        return self._make_picker(policy.picker, dict(policy.weights))
+
     def pool_of(self, model: str) -> str | None:
         """Return the name of the pool that serves ``model``, or ``None``."""
         return self._routes.pool_of(model)
+
+    def wants_prefix(self, model: str, pool: str = "") -> bool:
+        """Return whether decisions on requests for ``model``, or those for ``pool``, look at the prompt's beginning."""
+        picker = self._pickers.get(pool or self.pool_of(model) or "")
+        return picker is not None and uses_prefix(picker)
 
     def decide(self, request: InferenceRequest, now: float) -> Decision | Refusal:
         """Choose endpoints for ``request`` at ``now`` (seconds) and reserve the first of them.
@@ -106,44 +113,55 @@ class Dispatcher:
         """
         if request.id in self._fleet.ledger:
             raise ValueError(f"request {request.id} is in flight already")
-        name = self._pool_of(request)
-        if name is None:
-            return Refusal(RefusalReason.UNKNOWN_MODEL)
-        if name not in self._policies:
-            return Refusal(RefusalReason.NO_ENDPOINTS)
-        candidates = _allowed(request, self._fleet.view(name, now).endpoints)
-        if not candidates:
+        placed = self._placed(request)
+        if isinstance(placed, Refusal):
+            return placed
+        request, name = placed, placed.pool
+        policy, picker = self._policies[name], self._pickers[name]
+        looked = self._lookout.look(request, name, picker, filters.chain(policy.filters), now)
+        if not looked.kept:
             return Refusal(RefusalReason.NO_ENDPOINTS, name)
-        ranked = self._pickers[name].rank(request, _filtered(request, candidates), self._rng)
-        addresses = tuple(endpoint.address for endpoint in ranked[: self._policies[name].destinations])
+        rng: Rng = self._rng
+        recorded = Recorded(rng) if self._sample and rng.random() < self._sample else None
+        ranked = picker.rank(request, looked.kept, recorded or rng)
+        addresses = tuple(endpoint.address for endpoint in named(request, ranked, looked, policy.destinations))
+        cached = ranked[0].cached_tokens
         reservation = Reservation(
             id=request.id,
             pool=name,
             address=addresses[0],
             prompt_tokens=request.prompt.tokens,
-            output_tokens=self._fleet.expected_output(name, request.max_output_tokens),
+            output_tokens=request.output_tokens or 0,
             reserved_at=now,
+            uncached_tokens=request.prompt.tokens - cached if request.prefix else None,
+            kind=request.kind,
         )
-        self._fleet.apply(RequestReserved(reservation), now)
-        return Decision(name, self._policies[name].picker, addresses, reservation)
+        self._fleet.apply(RequestReserved(reservation, request.prefix, request.block_tokens), now)
+        if recorded is not None and self._record is not None:
+            members, candidates = len(self._fleet.members(name)), tuple(looked.candidates)
+            self._record(Case(request, policy, members, candidates, tuple(recorded.draws), addresses))
+        return Decision(name, policy.picker, addresses, reservation)
 
-    def _pool_of(self, request: InferenceRequest) -> str | None:
-        if request.pool:
-            return request.pool
-        if request.model:
-            return self._routes.pool_of(request.model)
-        return next(iter(self._policies)) if len(self._policies) == 1 else None
+    def explain(self, request: InferenceRequest, now: float) -> Explanation | Refusal:
+        """Return how ``request`` would be decided at ``now`` (seconds), and why; nothing is reserved."""
+        placed = self._placed(request)
+        if isinstance(placed, Refusal):
+            return placed
+        name = placed.pool
+        policy, picker = self._policies[name], self._pickers[name]
+        looked = self._lookout.look(placed, name, picker, filters.chain(policy.filters), now)
+        return explain(Case(placed, policy, len(self._fleet.members(name)), tuple(looked.candidates)), picker)
 
-
-def _allowed(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:
-    """Keep to the endpoints that the request may go to. Nobody passes over this: it is not a preference."""
-    if not request.among:
-        return candidates
-    return [endpoint for endpoint in candidates if all(endpoint.address in subset for subset in request.among)]
-
-
-def _filtered(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:
-    """Apply the filters; one that would leave nobody is passed over: a doubtful endpoint beats a sure refusal."""
-    for keep in FILTERS:
-        candidates = keep(request, candidates) or candidates
-    return candidates
+    def _placed(self, request: InferenceRequest) -> InferenceRequest | Refusal:
+        """Return the request with its pool, its adapter and what its answer will probably take, or why it has none."""
+        route = self._routes.find(request.model) if request.model else None
+        name = request.pool or (route and route.pool)
+        if not name and not request.model and len(self._policies) == 1:
+            name = next(iter(self._policies))
+        if not name:
+            return Refusal(RefusalReason.UNKNOWN_MODEL)
+        if name not in self._policies:
+            return Refusal(RefusalReason.NO_ENDPOINTS)
+        adapter = request.model if route is not None and route.adapter and route.pool == name else request.adapter
+        output = self._fleet.expected_output(name, request.max_output_tokens, request.kind)
+        return request.placed(name, adapter, output)

@@ -37,6 +37,9 @@ NO_USAGE = "none"
 USAGE_TYPE = "/envoy.data.ai.v3.TokenUsage"
 """How the ``Any`` of Envoy's AI protocol manager is known: our slice bears another package name than the type URL."""
 
+FAILURES = frozenset({Outcome.UPSTREAM_ERROR, Outcome.TIMEOUT})
+"""Outcomes that an endpoint is to blame for."""
+
 MAX_TOKENS = 100_000_000
 """More tokens than any request can have: a larger number is nonsense, and would spoil sums and means for good."""
 
@@ -144,6 +147,26 @@ class RequestRecord(NamedTuple):
     def final(self) -> bool:
         """Whether what ``usage`` says of the output is known to be of all of it."""
         return self.read is not None and self.read.over
+
+    @property
+    def engine_ttft_seconds(self) -> float | None:
+        """Seconds from the delivery to the engine to the first token; ``None`` where the answer was not streamed."""
+        return self.upstream_ttft_seconds if self.stream else None
+
+    @property
+    def engine_seconds(self) -> float | None:
+        """Seconds from the delivery to the engine to the last byte; ``None`` when it cannot be told."""
+        whole, ttft, upstream = self.duration_seconds, self.ttft_seconds, self.upstream_ttft_seconds
+        if whole is None or ttft is None or upstream is None:
+            return None
+        seconds = whole - ttft + upstream
+        return seconds if seconds > 0 else None
+
+    @property
+    def failed_by_pick(self) -> bool:
+        """Whether the endpoint that was picked failed it, even if another one served it after that."""
+        elsewhere = self.served is not None and self.named is not None and self.served != self.named
+        return elsewhere or self.outcome in FAILURES
 
     @property
     def seconds_per_output_token(self) -> float | None:

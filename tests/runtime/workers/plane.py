@@ -1,7 +1,6 @@
 """A main process without processes: its fleet, its team, and seats whose channels are lists."""
 
-from tidegate.fleet.events import FleetEvent, RequestEnded
-from tidegate.fleet.ledger import Reservation
+from tidegate.fleet.events import FleetEvent, RequestEnded, RequestReserved
 from tidegate.fleet.state import Fleet
 from tidegate.runtime.workers import messages
 from tidegate.runtime.workers.framing import Deframer
@@ -71,7 +70,7 @@ class Plane:
         for change in self.fleet.expire(self.now):
             self.team.tell(RequestEnded(change.reservation.id), self.now)
 
-    def reserved(self, reservation: Reservation) -> None:
+    def reserved(self, event: RequestReserved) -> None:
         """See ``Journal``."""
 
     def delivered(self, reservation_id: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.fleet.declare import reservation
-from tidegate.fleet.events import RequestEnded
+from tidegate.fleet.events import RequestEnded, RequestReserved
 from tidegate.runtime.workers import channel as channels
 from tidegate.runtime.workers import messages
 from tidegate.runtime.workers.channel import Channel
@@ -46,7 +46,7 @@ async def ends() -> AsyncIterator[tuple[End, End]]:
 
 async def test_both_say_what_they_have_to_in_order(ends: tuple[End, End]) -> None:
     main, worker = ends
-    said = [messages.Reserved(reservation(f"r{number}")) for number in range(500)]
+    said = [messages.Reserved(RequestReserved(reservation(f"r{number}"))) for number in range(500)]
     for message in said:
         worker.channel.send(message)
     main.channel.send(messages.Stop())

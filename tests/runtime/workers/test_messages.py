@@ -45,7 +45,7 @@ def test_every_fact_arrives_as_it_is_but_for_leases(event: FleetEvent) -> None:
         messages.Deciding(3),
         messages.Ready(),
         messages.Leaving(),
-        messages.Reserved(reservation("r1")),
+        messages.Reserved(RequestReserved(reservation("r1"), (1, 2**63), 16)),
         messages.Delivered("r1"),
         messages.Abandoned("r1"),
         messages.Counted((("decided", (0.25,), 1), ("received", ("pool",), 3), ("ext_proc_opened", (), 2))),

@@ -77,7 +77,7 @@ class World:
         self.made.append(reservation.id)
         worker.open.append(reservation.id)
         worker.fleet.apply(RequestReserved(reservation), self.plane.now)
-        worker.reserved(reservation)
+        worker.reserved(RequestReserved(reservation))
 
     def _delivers(self, who: int) -> None:
         if self.workers[who].open:

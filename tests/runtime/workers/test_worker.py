@@ -14,7 +14,7 @@ from tests.configurations import parsed
 from tests.ports import free_port
 from tidegate.config import Config
 from tidegate.discovery import static
-from tidegate.fleet.events import RequestEnded
+from tidegate.fleet.events import RequestEnded, RequestReserved
 from tidegate.fleet.state import Fleet
 from tidegate.runtime.decider import Decider
 from tidegate.runtime.workers import messages, worker
@@ -154,7 +154,7 @@ async def test_it_decides_by_each_configuration_from_the_moment_it_is_told(main:
 
     decision = desk.decide(request("r2", "two"))
     assert isinstance(decision, Decision)
-    assert await main.hears(messages.Reserved) == messages.Reserved(decision.reservation)
+    assert await main.hears(messages.Reserved) == messages.Reserved(RequestReserved(decision.reservation))
     desk.delivered("r2")
     assert await main.hears(messages.Delivered) == messages.Delivered("r2")
     main.channel.send(messages.Ended(2.0, RequestEnded("r2")))

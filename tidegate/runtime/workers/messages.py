@@ -17,7 +17,6 @@ from tidegate.fleet.events import (
     ScrapeStarted,
 )
 from tidegate.fleet.image import FleetImage
-from tidegate.fleet.ledger import Reservation
 from tidegate.runtime.workers.framing import frame
 from tidegate.tokens.correction import Learned
 
@@ -163,7 +162,7 @@ class Leaving(Message, frozen=True, tag=True):
 class Reserved(Message, frozen=True, tag=True):
     """A decision sent a request to an endpoint."""
 
-    reservation: Reservation
+    event: RequestReserved
 
 
 class Delivered(Message, frozen=True, tag=True):

@@ -11,7 +11,6 @@ from typing import Final
 from extproc.h2_transport import Inflows
 from tidegate.config import Config, Control
 from tidegate.fleet.events import FleetEvent, RequestEnded, RequestReserved
-from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
 from tidegate.runtime.desk import Journal
 from tidegate.runtime.lessons import Lesson
@@ -248,8 +247,8 @@ class Team:
 
     def _take(self, seat: Seat, message: messages.FromWorker) -> None:
         match message:
-            case messages.Reserved(reservation):
-                self._reserved(seat, reservation)
+            case messages.Reserved(reserved):
+                self._reserved(seat, reserved)
             case messages.Delivered(reservation_id):
                 seat.undelivered.discard(reservation_id)
                 self._journal.delivered(reservation_id)
@@ -269,9 +268,10 @@ class Team:
                 seat.state, seat.announced = State.LEAVING, True
                 event(logger, "worker leaving", worker=seat.program.name, port=seat.port, pid=seat.pid)
 
-    def _reserved(self, seat: Seat, reservation: Reservation) -> None:
-        self._apply(RequestReserved(reservation))
-        self._journal.reserved(reservation)
+    def _reserved(self, seat: Seat, event: RequestReserved) -> None:
+        reservation = event.reservation
+        self._apply(event)
+        self._journal.reserved(event)
         if end := self._early_ends.pop(reservation.id, None):
             # The log entry about its end was read first; the worker itself was told then.
             self._apply(end)

@@ -13,8 +13,7 @@ from typing import Final
 from extproc.health import Health
 from tidegate.config import Config
 from tidegate.config_values import CHECKED
-from tidegate.fleet.events import RequestEnded
-from tidegate.fleet.ledger import Reservation
+from tidegate.fleet.events import RequestEnded, RequestReserved
 from tidegate.fleet.state import Fleet
 from tidegate.runtime import services
 from tidegate.runtime.correlation import Correlation
@@ -81,6 +80,8 @@ class Worker:
             decider.configure(config)
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(self._report()), tasks.create_task(self._follow(decider))]
+                if log := decider.recording(config, f".{welcome.port}"):
+                    running.append(tasks.create_task(log.run()))
                 # It listens before it says that it does: where no other worker is well, Envoy asks it all the same, and
                 # an estimate beats an error.
                 async with services.ext_proc(config.control, welcome.port, decider.desk, health=self._health):
@@ -162,9 +163,9 @@ class Worker:
         if self._channel is not None:
             self._channel.send(message)
 
-    def reserved(self, reservation: Reservation) -> None:
+    def reserved(self, event: RequestReserved) -> None:
         """Tell of a reservation; the replica has it."""
-        self._send(messages.Reserved(reservation))
+        self._send(messages.Reserved(event))
 
     def delivered(self, reservation_id: str) -> None:
         """Tell that it outlives this process."""

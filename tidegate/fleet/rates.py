@@ -1,0 +1,149 @@
+"""How fast one endpoint turned out to be, beside what was expected of it.
+
+Two factors on the prior are learned: one for prefill, one for decoding, each from the ratios of observed to expected
+times. That takes few samples, and leaves the shape of the prior (how a step grows with the batch) as it is.
+"""
+
+import math
+
+from tidegate.fleet.gpu import Pace
+
+PRIOR_SAMPLES = 2.0
+"""How many observations a prior weighs as much as: few, for a prior may be wrong by a factor."""
+
+MOST_SAMPLES = 40.0
+"""How many observations are remembered, about: an endpoint that changes its speed is believed after as many."""
+
+TYPICAL_DEVIATION = 0.5
+"""How far off, as the logarithm of a ratio, a single observation is before any was seen: a factor of 1.6."""
+
+OUTLIER = 2.0
+"""An observation that is further off than this many typical deviations counts as if it were just so far off."""
+
+LARGEST_LOG = math.log(1000.0)
+"""No endpoint is a thousand times faster or slower than its prior: such a figure is a broken clock."""
+
+
+class Scale:
+    """One learned factor: the robust, forgetful mean of the logarithms of ratios."""
+
+    __slots__ = ("_deviation", "_log", "samples")
+
+    def __init__(self) -> None:
+        """Start at 1, which nothing has confirmed."""
+        self._log = 0.0
+        self._deviation = TYPICAL_DEVIATION
+        self.samples = 0.0
+
+    @property
+    def value(self) -> float:
+        """The factor."""
+        return math.exp(self._log)
+
+    def observe(self, ratio: float, weight: float) -> None:
+        """Take in that something took ``ratio`` times as long as the prior says.
+
+        Args:
+            ratio: above 0; anything else, infinity included, is nonsense and changes nothing.
+            weight: how much it says of this factor alone, 0 to 1.
+        """
+        if not 0.0 < ratio < math.inf or not 0.0 < weight <= 1.0:
+            return
+        off = max(-LARGEST_LOG, min(LARGEST_LOG, math.log(ratio))) - self._log
+        bound = OUTLIER * self._deviation
+        # What is always far off is no outlier: the bound follows, but one observation cannot tear it open.
+        self._deviation += 0.1 * weight * (min(abs(off), 4 * self._deviation) - self._deviation)
+        self._deviation = max(0.05, self._deviation)
+        self.samples = min(MOST_SAMPLES, self.samples + weight)
+        self._log += weight / (PRIOR_SAMPLES + self.samples) * max(-bound, min(bound, off))
+
+    def image(self) -> tuple[float, float, float]:
+        """Return all of it as plain data."""
+        return self._log, self._deviation, self.samples
+
+    def restore(self, image: tuple[float, float, float]) -> None:
+        """Become what ``image`` shows."""
+        self._log, self._deviation, self.samples = image
+
+    def doubt(self) -> None:
+        """Go half of the way back to the prior, and let the next observations say the rest."""
+        self._log /= 2
+        self._deviation = TYPICAL_DEVIATION
+        self.samples = min(self.samples, 1.0)
+
+
+ScaleImage = tuple[float, float, float]
+"""A scale as plain data: the logarithm of its factor, its typical deviation, its samples."""
+
+
+class Rates:
+    """The learned speed of one endpoint.
+
+    Attributes:
+        pace: how fast it is and what it holds, by all that is known; another object after every change.
+    """
+
+    __slots__ = ("_decode", "_kv_tokens", "_prefill", "_prior", "pace")
+
+    def __init__(self, prior: Pace) -> None:
+        self._prior = prior
+        self._prefill, self._decode = Scale(), Scale()
+        self._kv_tokens: float | None = None
+        self.pace = prior
+
+    @property
+    def samples(self) -> tuple[float, float]:
+        """How many observations of prefill and of decoding stand behind the pace, the latest few dozen alone."""
+        return self._prefill.samples, self._decode.samples
+
+    def prefilled(self, ratio: float, weight: float) -> None:
+        """Take in that prefill took ``ratio`` times as long as ``pace`` says; ``weight`` as in ``Scale.observe``."""
+        self._prefill.observe(ratio * self._prefill.value, weight)
+        self._changed()
+
+    def decoded(self, ratio: float, weight: float) -> None:
+        """Likewise for the time between tokens."""
+        self._decode.observe(ratio * self._decode.value, weight)
+        self._changed()
+
+    def holds(self, kv_tokens: float | None) -> None:
+        """Take in the size of its KV cache in tokens, as it says itself; ``None`` is unknown."""
+        if kv_tokens and kv_tokens != self._kv_tokens:
+            self._kv_tokens = kv_tokens
+            self._changed()
+
+    def doubt(self) -> None:
+        """Trust what was learned less: it is another process now, perhaps of another model."""
+        self._prefill.doubt()
+        self._decode.doubt()
+        self._changed()
+
+    def image(self) -> tuple[ScaleImage, ScaleImage]:
+        """Return what was learned of prefill and of decoding, as plain data."""
+        return self._prefill.image(), self._decode.image()
+
+    def restore(self, image: tuple[ScaleImage, ScaleImage], kv_tokens: float | None) -> None:
+        """Know what ``image`` says; ``kv_tokens`` is the size of the KV cache, as in ``holds``."""
+        self._prefill.restore(image[0])
+        self._decode.restore(image[1])
+        self._kv_tokens = kv_tokens or self._kv_tokens
+        self._changed()
+
+    def expect(self, prior: Pace) -> None:
+        """Take over another prior: another GPU was declared, and what was learned belongs to the old one."""
+        if prior != self._prior:
+            self._prior = prior
+            self._prefill, self._decode = Scale(), Scale()
+            self._changed()
+
+    def _changed(self) -> None:
+        prior, decode = self._prior, self._decode.value
+        self.pace = Pace(
+            prior.prefill_seconds * self._prefill.value,
+            prior.step_seconds * decode,
+            prior.sequence_seconds * decode,
+            prior.context_seconds * decode,
+            prior.step_tokens,
+            prior.max_batch,
+            self._kv_tokens or prior.kv_tokens,
+        )
