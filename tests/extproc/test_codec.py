@@ -12,7 +12,7 @@ from extproc.errors import ApiError
 from extproc.stream import AnswerHeaders, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders, WholeRequest
 from extproc.usage import Usage
 from protos import core_pb2, ext_proc_pb2
-from tests.extproc.envoy_model import body_message, headers_message, whole_message
+from tests.extproc.envoy_model import body_message, header_map, headers_message, whole_message
 from tidegate.fleet.ledger import Reservation
 from tidegate.scheduling.dispatch import Decision
 from tidegate.scheduling.request import InferenceRequest
