@@ -64,7 +64,12 @@ def decode(message: bytes) -> Message:
     kind = request.WhichOneof("request")
     # Envoy says in its first message how it will send the body. In any other mode the first piece of a body would be
     # taken for all of it.
-    if request.HasField("protocol_config") and request.protocol_config.request_body_mode != _BUFFERED:
+    about_a_request = kind in {"request_headers", "request_body"}
+    if (
+        about_a_request
+        and request.HasField("protocol_config")
+        and request.protocol_config.request_body_mode != _BUFFERED
+    ):
         return OtherMessage(f"{kind} with a request_body_mode other than BUFFERED")
     match kind:
         case "request_headers":

@@ -53,7 +53,7 @@ SETTINGS = [
     ("filter buffer", "max_request_bytes", LIMITS.max_body_bytes),
     ("filter ext_proc", "processing_mode.response_header_mode", "SKIP"),  # SEND: a round trip more
     ("filter ext_proc", "processing_mode.response_body_mode", None),  # not set is NONE
-    ("filter ext_proc", "mutation_rules.disallow_expression.regex", "^(content-length|transfer-encoding|host)$"),
+    ("filter ext_proc", "mutation_rules.disallow_expression.regex", "^(:.*|content-length|transfer-encoding|host)$"),
     ("filter ext_proc", "grpc_service.retry_policy.num_retries", 19),  # none: what a dying replica holds fails
     ("filter ai_protocol_manager", "response_handling.token_usage.limits.max_parsed_sse_events", 1_000_000),
     ("filter ai_protocol_manager", "response_handling.token_usage.limits.max_json_body_size", 10_485_760),

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from extproc import codec
 from extproc.errors import ApiError
-from extproc.stream import OtherMessage, PeerProtocolError, RequestBody, RequestHeaders, WholeRequest
+from extproc.stream import AnswerHeaders, OtherMessage, PeerProtocolError, RequestBody, RequestHeaders, WholeRequest
 from extproc.usage import Usage
 from protos import core_pb2, ext_proc_pb2
-from tests.extproc.envoy_model import body_message, headers_message, whole_message
+from tests.extproc.envoy_model import body_message, header_map, headers_message, whole_message
 from tidegate.fleet.ledger import Reservation
 from tidegate.scheduling.dispatch import Decision
 from tidegate.scheduling.request import InferenceRequest
@@ -87,6 +87,16 @@ def test_a_body_mode_other_than_buffered_is_not_served(mode: int) -> None:
 def test_buffered_is_served_and_so_is_an_envoy_that_does_not_say() -> None:
     assert isinstance(codec.decode(headers_message(mode=2)), RequestHeaders)
     assert isinstance(codec.decode(headers_message(mode=None)), RequestHeaders)
+
+
+def test_what_is_said_of_the_requests_body_is_not_about_an_answer() -> None:
+    message = ext_proc_pb2.ProcessingRequest(
+        response_headers=ext_proc_pb2.HttpHeaders(headers=header_map({":status": "200"}))
+    )
+    message.protocol_config.request_body_mode = ext_proc_pb2.ProcessingMode.NONE
+    message.protocol_config.response_body_mode = ext_proc_pb2.ProcessingMode.STREAMED
+
+    assert codec.decode(message.SerializeToString()) == AnswerHeaders({":status": "200"})
 
 
 def test_messages_of_other_phases_are_named() -> None:

@@ -169,7 +169,10 @@ class ControlPlane:
         self._correlation.remember(event.reservation.id)
 
     def delivered(self, reservation_id: str) -> None:
-        """Take note that it outlives its exchange."""
+        """Take note that it outlives its exchange, unless its request is over already."""
+        if self._correlation.came_too_late(reservation_id):
+            # Not at once: whoever tells us of it is told nothing meanwhile.
+            asyncio.get_running_loop().call_soon(self._apply, RequestEnded(reservation_id))
 
     def abandoned(self, reservation_id: str) -> None:
         """Release it."""
@@ -181,13 +184,10 @@ class ControlPlane:
         taught = lesson(record)
         if taught and self._corrections.learn(*taught):
             self._deciding.teach(taught)
-        reservation = record.reservation
-        if not reservation and record.outcome in DROPPED:
-            reservation = self._correlation.find(record.request_id)
-        if reservation:
+        if record.reservation:
             self._apply(
                 RequestEnded(
-                    reservation,
+                    record.reservation,
                     record.output_tokens,
                     ttft=record.engine_ttft_seconds,
                     duration=record.engine_seconds,
@@ -195,6 +195,10 @@ class ControlPlane:
                     failed=record.failed_by_pick,
                 )
             )
+        if record.reservation or record.outcome in DROPPED:
+            # Another decision on it than the one that Envoy followed, if there is one, came to nothing.
+            for reservation in self._correlation.ended(record.request_id):
+                self._apply(RequestEnded(reservation))
 
     def _request_progressed(self, record: RequestRecord) -> None:
         if record.reservation:
