@@ -1,7 +1,8 @@
 """What one endpoint is working on by our own account, and what the requests that ended there teach of its speed.
 
 We see a request's start at once, and the moment of its first token only when it has ended. So how much of the prompts
-sent there still waits for prefill is reckoned: what was sent, less what an engine of its pace has done since.
+sent there still waits for prefill is reckoned: what was sent, less what an engine of its pace has done since; and set
+right by each report, which says how many requests wait.
 """
 
 import math
@@ -27,6 +28,10 @@ BUSY_SECONDS = 20.0
 """Over how many seconds, about, the share of time spent on prefill is taken."""
 
 
+MOST_FOREIGN = 1e5
+"""No engine holds more requests: a larger figure is nonsense, and would spoil sums for good."""
+
+
 class Load(NamedTuple):
     """How many requests are at an endpoint, and how many tokens of context they have, a mean over their lives."""
 
@@ -39,6 +44,7 @@ def load(inflight: Inflight, foreign: float, tokens_each: float) -> Load:
 
     A request begins with its prompt and ends with prompt and answer: half of its answer is there on average.
     """
+    foreign = min(foreign, MOST_FOREIGN)
     own = (inflight.prompt_tokens + inflight.tokens) / 2
     return Load(inflight.requests + foreign, own + foreign * tokens_each)
 
@@ -74,6 +80,7 @@ class Work:
     """
 
     __slots__ = (
+        "_asked",
         "_at",
         "_backlog",
         "_busy",
@@ -92,6 +99,7 @@ class Work:
         self.rates = Rates(prior)
         self._starts: dict[str, _Start] = {}
         self._at = 0.0
+        self._asked = (0.0, 0.0)
         self._backlog = 0.0
         self._busy = 0.0
         self._step = prior.step_seconds
@@ -100,21 +108,22 @@ class Work:
 
     # -- what readers see
 
-    def backlog(self, now: float) -> float:
-        """Return how many prompt tokens sent there are not prefilled yet at ``now`` (seconds)."""
-        if not self._backlog:
-            return 0.0
-        return max(0.0, self._backlog - (now - self._at) / self.rates.pace.prompt_token(self._step))
+    def standing(self, now: float) -> tuple[float, float, float]:
+        """Return how it stands at ``now`` (seconds).
 
-    def busy(self, now: float) -> float:
-        """Return the share of its time, 0 to 1, that the prompts of the last seconds took."""
-        return min(1.0, self._busy * math.exp((self._at - now) / BUSY_SECONDS))
-
-    def failing(self, now: float) -> float:
-        """Return the share of requests, 0 to 1, that have failed there of late."""
-        if not self._failing:
-            return 0.0
-        return self._failing * math.exp((self._failed_at - now) / FAILURE_SECONDS)
+        In this order: prompt tokens sent there and not prefilled yet; the share of its time, 0 to 1, that the prompts
+        of the last seconds took; the share of requests, 0 to 1, that failed there of late.
+        """
+        backlog, busy, failing = self._backlog, self._busy, self._failing
+        if backlog:
+            left = backlog - (now - self._at) / self.rates.pace.prompt_token(self._step)
+            backlog = max(0.0, left)
+        if busy:
+            busy *= math.exp((self._at - now) / BUSY_SECONDS)
+            busy = min(1.0, busy)
+        if failing:
+            failing *= math.exp((self._failed_at - now) / FAILURE_SECONDS)
+        return backlog, busy, failing
 
     # -- what happens
 
@@ -176,16 +185,37 @@ class Work:
             return
         answered = ttft is not None or output_tokens is not None
         if failed or answered:
-            share = self.failing(now)
+            share = self.standing(now)[2]
             self._failing, self._failed_at = share + FAILURE_SHARE * (failed - share), now
         if failed:
             return
         if prefilled is not None:
             start = start._replace(prompt=float(max(0, prefilled)))
         if ttft is not None and 0.0 < ttft < math.inf:
-            self._learn_prefill(start, ttft)
+            self._learn_prefill(start, ttft, now)
         if duration is not None and output_tokens and 0.0 < duration < math.inf:
             self._learn_decode(start, ttft, duration, output_tokens, now)
+
+    def asked(self, now: float) -> None:
+        """Take in that the engine is asked for its load at ``now``: what is sent from then on is not in its answer."""
+        self._asked = now, self._prefilled
+
+    def reported(self, waiting: float, before: Load, now: float) -> None:
+        """Take in at ``now`` that ``waiting`` requests waited when it was asked; ``before`` is the load.
+
+        An error in the pace adds up in what is reckoned to wait, for as long as the endpoint is busy; this ends it.
+        """
+        self._advance(before, now)
+        pace, prompts = self.rates.pace, [start.prompt for start in self._starts.values()]
+        if not prompts or before.context >= pace.kv_tokens or before.requests >= pace.max_batch:
+            return  # they wait for room, which is another matter
+        asked_at, sent = self._asked
+        since = self._prefilled - sent
+        waited = min(waiting, MOST_FOREIGN) * sum(prompts) / len(prompts)
+        done = max(0.0, now - asked_at) / pace.prompt_token(self._step)
+        # Besides those that wait, one may be in the midst of its prefill.
+        most = waited + since + max(prompts) + pace.step_tokens
+        self._backlog = min(max(self._backlog, waited + since - done), most)
 
     def lost(self, reservation_id: str) -> None:
         """Forget a request of whose end nothing is known."""
@@ -200,7 +230,7 @@ class Work:
     def _advance(self, during: Load, now: float) -> None:
         """Bring the account up to ``now``; ``during`` was the load since the last time."""
         passed = max(0.0, now - self._at)
-        self._backlog, self._busy = self.backlog(now), self.busy(now)
+        self._backlog, self._busy, _ = self.standing(now)
         self._requests += during.requests * passed
         self._context += during.context * passed
         self._at = max(now, self._at)
@@ -208,11 +238,14 @@ class Work:
         pace = self.rates.pace
         self._step = pace.step(min(during.requests, pace.max_batch), min(during.context, pace.kv_tokens))
 
-    def _learn_prefill(self, start: _Start, ttft: float) -> None:
+    def _learn_prefill(self, start: _Start, ttft: float, now: float) -> None:
         if start.crowded:
             return
         pace = self.rates.pace
-        each, tokens = pace.prompt_token(start.step), start.prompts_before + start.prompt
+        # Prompts that come behind it share its last step, and its token comes when that ends.
+        behind = (self._prefilled - start.prefilled) * min(1.0, ttft / max(ttft, now - start.at))
+        shared = min(behind, pace.step_tokens) / 4
+        each, tokens = pace.prompt_token(start.step), start.prompts_before + start.prompt + shared
         # The step under way when it came, half of it on average, and the one that made the first token.
         steps = 1.5 * start.step
         if tokens <= 0:
