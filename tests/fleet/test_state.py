@@ -302,6 +302,17 @@ def test_the_length_of_answers_is_learned_per_pool() -> None:
     assert fleet.expected_output("two", None) == PRIOR_OUTPUT_TOKENS
 
 
+def test_answers_vary_and_the_long_ones_are_known_too() -> None:
+    fleet = fleet_of(pool(A))
+    for number in range(1000):
+        fleet.apply(RequestReserved(reservation(str(number))), 0.0)
+        fleet.apply(RequestEnded(str(number), output_tokens=2000 if number % 5 == 0 else 20), 0.0)
+    assert fleet.expected_output("default", None) == pytest.approx(416, rel=0.2)
+    assert fleet.longest_output("default", None) == pytest.approx(2000, rel=0.35)
+    assert fleet.longest_output("default", 64) == 64
+    assert fleet.longest_output("default", 0) == 0
+
+
 def test_an_answer_of_unknown_length_teaches_nothing() -> None:
     fleet = fleet_of(pool(A))
     fleet.apply(RequestReserved(reservation("r1")), 0.0)
