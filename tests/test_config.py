@@ -157,7 +157,7 @@ def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, sibl
         ("pools.0.models", [""], "pools[0].models[0]: expected at least 1 characters, not ''"),
         ("pools.0.models", ["x" * 300], "pools[0].models[0]: expected at most 256 characters, not 'xxx"),
         ("pools.0.models", [1], "pools[0].models[0]: expected text, not 1"),
-        ("pools.0.policy", "best", "pools[0].policy: expected one of least_request, least_tokens"),
+        ("pools.0.policy", "best", "pools[0].policy: expected one of cache_aware, kv_headroom"),
         ("pools.0.destinations", 11, "pools[0].destinations: expected at most 10, not 11"),
         ("pools.0.retries", -1, "pools[0].retries: expected at least 0, not -1"),
         ("pools.0.tokenizer", 1, "pools[0].tokenizer: expected text, not 1"),

@@ -19,7 +19,7 @@ from tidegate.tokens.count import CountSource, TokenCount
 def test_the_pools_are_declared_as_the_file_lists_them() -> None:
     assert declared(parsed(EVERY_KEY)) == PoolsDeclared(
         (
-            PoolSpec("llama", "sglang", ("llama-*", "meta/*"), (EndpointSpec("[fd00::1]:8000", 10, "h100"),)),
+            PoolSpec("llama", "sglang", ("llama-*", "meta/*"), (EndpointSpec("[fd00::1]:8000", 10, gpu="h100"),)),
             PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),)),
         )
     )

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -11,6 +12,7 @@ from tidegate.engines.exposition import parse
 from tidegate.engines.reading import read
 from tidegate.fleet.load import EngineReport
 
+BESIDES_LOAD = ("started_at", "max_adapters", "running_adapters", "waiting_adapters")
 CAPTURES = next((path for at in Path(__file__).parents if (path := at / "shared/samples").is_dir()), None)
 """Pages captured from real engines, which are not part of the repository."""
 
@@ -54,7 +56,36 @@ def test_vllm_is_read() -> None:
         kv_capacity_tokens=6144,
         prompt_tokens_total=6698,
         generation_tokens_total=1759,
+        max_adapters=1,
+        running_adapters=frozenset({"b", "c"}),
+        waiting_adapters=frozenset(),
     )
+
+
+def test_of_vllms_adapters_the_newest_sample_tells() -> None:
+    page = (
+        'vllm:lora_requests_info{max_lora="4",running_lora_adapters="new",waiting_lora_adapters=" x , y"} 20\n'
+        'vllm:lora_requests_info{max_lora="2",running_lora_adapters="old",waiting_lora_adapters=""} 10\n'
+    )
+    read = report("vllm", page)
+    assert (read.max_adapters, read.running_adapters, read.waiting_adapters) == (
+        4,
+        frozenset({"new"}),
+        frozenset({"x", "y"}),
+    )
+
+
+@pytest.mark.parametrize("value", ["NaN", "nonsense", "+Inf"])
+def test_adapters_without_a_time_are_unknown(value: str) -> None:
+    page = f'vllm:lora_requests_info{{max_lora="4",running_lora_adapters="a",waiting_lora_adapters=""}} {value}\n'
+    read = report("vllm", page)
+    assert (read.max_adapters, read.running_adapters, read.waiting_adapters) == (None, None, None)
+
+
+def test_a_vllm_without_lora_says_nothing_of_adapters() -> None:
+    read = report("vllm", without(pages.VLLM, "lora_requests_info") + "\nprocess_start_time_seconds 17.5\n")
+    assert (read.max_adapters, read.running_adapters, read.waiting_adapters) == (None, None, None)
+    assert read.started_at == 17.5
 
 
 def test_the_ranks_of_a_data_parallel_vllm_are_added_up_and_their_shares_averaged() -> None:
@@ -199,4 +230,13 @@ def test_captured_and_documented_pages_are_read(path: str, expected: EngineRepor
     dialect = dialects.dialect(engine)
     page = parse((CAPTURES / path).read_bytes(), dialect.wanted)
     assert page.skipped == 0
-    assert read(dialect, page) == expected
+    report = read(dialect, page)
+    assert replace(report, **dict.fromkeys(BESIDES_LOAD)) == expected
+    assert engine != "vllm" or (report.started_at or 0.0) > 1e9
+
+
+@pytest.mark.skipif(CAPTURES is None, reason="the captured pages are not here")
+def test_the_adapters_of_a_captured_page_are_the_newest() -> None:
+    assert CAPTURES is not None
+    idle = report("vllm", (CAPTURES / "vllm/metrics-preempted.txt").read_bytes())
+    assert (idle.max_adapters, idle.running_adapters, idle.waiting_adapters) == (1.0, frozenset(), frozenset())

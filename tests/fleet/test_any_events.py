@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 from tests.fleet.declare import A, B, C
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import (
+    BlocksCleared,
+    BlocksRemoved,
+    BlocksStored,
     FleetEvent,
     LoadReported,
     PoolsDeclared,
@@ -28,6 +31,7 @@ NAMES = st.sampled_from(["one", "two"])
 IDS = st.sampled_from([f"r{number}" for number in range(8)])
 TOKENS = st.integers(0, 10**7)
 GAUGE = st.none() | st.floats()
+CHAINS = st.lists(st.integers(0, 9), max_size=5, unique=True).map(tuple)
 
 
 @st.composite
@@ -53,7 +57,15 @@ EVENTS: st.SearchStrategy[FleetEvent] = st.one_of(
     st.builds(ScrapeStarted, ADDRESSES),
     st.builds(LoadReported, ADDRESSES, st.builds(EngineReport, GAUGE, GAUGE, GAUGE, GAUGE, GAUGE, GAUGE)),
     st.builds(ScrapeFailed, ADDRESSES, st.booleans(), st.just("refused")),
-    st.builds(RequestReserved, st.builds(Reservation, IDS, NAMES, ADDRESSES, TOKENS, TOKENS, st.just(0.0))),
+    st.builds(
+        RequestReserved,
+        st.builds(Reservation, IDS, NAMES, ADDRESSES, TOKENS, TOKENS, st.just(0.0)),
+        CHAINS,
+        st.integers(0, 500),
+    ),
+    st.builds(BlocksStored, ADDRESSES, CHAINS, st.integers(0, 500)),
+    st.builds(BlocksRemoved, ADDRESSES, CHAINS),
+    st.builds(BlocksCleared, ADDRESSES),
     st.builds(RequestProgressed, IDS),
     st.builds(RequestEnded, IDS, st.none() | TOKENS),
 )
@@ -73,6 +85,8 @@ def check(fleet: Fleet, now: float) -> None:
             assert not math.isnan(endpoint.tokens)
             assert not endpoint.ejected or endpoint.reachability is Reachability.UNREACHABLE
         assert fleet.expected_output(view.name, None) >= 0
+        cached = fleet.cached(view.name, (1, 2, 3))
+        assert set(cached.best(9)) <= {endpoint.address for endpoint in view.endpoints}
     busy = [fleet.ledger.inflight(address).requests for address in fleet.ledger.addresses()]
     assert sum(busy) == len(fleet.ledger)
     assert all(requests > 0 for requests in busy)

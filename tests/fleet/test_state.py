@@ -1,7 +1,7 @@
 """The fleet: each event, and what follows from it."""
 
 import math
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -34,7 +34,7 @@ def fail(fleet: Fleet, address: str, times: int = UNREACHABLE_AFTER, now: float 
     ]
 
 
-def report(fleet: Fleet, address: str, now: float, **gauges: float) -> None:
+def report(fleet: Fleet, address: str, now: float, **gauges: Any) -> None:
     fleet.apply(ScrapeStarted(address), now)
     fleet.apply(LoadReported(address, EngineReport(**gauges)), now)
 

@@ -9,12 +9,13 @@ from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
-from tidegate.fleet.view import EndpointView
+from tidegate.fleet.view import Adapters, EndpointView
 from tidegate.scheduling.dispatch import Dispatcher, Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
 from tidegate.tokens.count import CountSource, TokenCount
 
+NAMED = st.frozensets(st.sampled_from(["a", "b", "c"]))
 A, B, C, D = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "10.0.0.4:8000"
 
 
@@ -35,9 +36,24 @@ def draws() -> st.SearchStrategy[Draws]:
     return st.builds(Draws, st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=1, max_size=30))
 
 
-def ask(id: str = "q", *, prompt: int = 100, model: str = "m", limit: int | None = None) -> InferenceRequest:  # noqa: A002
-    """Return a request."""
-    return InferenceRequest(id, "chat_completions", model, TokenCount(prompt, CountSource.EXACT), limit)
+def ask(
+    id: str = "q",  # noqa: A002
+    *,
+    prompt: int = 100,
+    model: str = "m",
+    limit: int | None = None,
+    session: str = "",
+    adapter: str = "",
+    prefix: tuple[int, ...] = (),
+) -> InferenceRequest:
+    """Return a request; the blocks of its prefix have 16 tokens."""
+    return InferenceRequest(
+        *(id, "chat_completions", model, TokenCount(prompt, CountSource.EXACT), limit),
+        session=session,
+        adapter=adapter,
+        prefix=prefix,
+        block_tokens=16 if prefix else 0,
+    )
 
 
 def candidate(
@@ -47,6 +63,15 @@ def candidate(
     requests: float = 0.0,
     tokens: float = 0.0,
     reachability: Reachability = Reachability.REACHABLE,
+    running: float | None = None,
+    waiting: float | None = None,
+    kv_usage: float | None = None,
+    kv_capacity: float | None = None,
+    cached: int = 0,
+    adapters: Adapters | None = None,
+    max_running: int | None = None,
+    role: str = "both",
+    models: tuple[str, ...] = (),
 ) -> EndpointView:
     """Return an endpoint with this load."""
     return EndpointView(
@@ -58,10 +83,16 @@ def candidate(
         inflight_tokens=int(tokens),
         requests=requests,
         tokens=tokens,
-        running=None,
-        waiting=None,
-        kv_usage=None,
+        running=running,
+        waiting=waiting,
+        kv_usage=kv_usage,
         report_age=None,
+        kv_capacity_tokens=kv_capacity,
+        role=role,
+        models=models,
+        max_running=max_running,
+        adapters=adapters,
+        cached_tokens=cached,
     )
 
 
@@ -75,6 +106,13 @@ def candidates() -> st.SearchStrategy[list[EndpointView]]:
             requests=st.floats(0.0, 1e6),
             tokens=st.floats(0.0, 1e12),
             reachability=st.sampled_from(Reachability),
+            running=st.none() | st.floats(0.0, 1e6),
+            waiting=st.none() | st.floats(0.0, 1e6),
+            kv_usage=st.none() | st.floats(0.0, 1.0),
+            kv_capacity=st.none() | st.floats(0.0, 1e9),
+            cached=st.integers(0, 10**7),
+            adapters=st.none() | st.builds(Adapters, NAMED, NAMED, st.none() | st.floats(0.0, 8.0)),
+            max_running=st.none() | st.integers(1, 100),
         ),
         min_size=1,
         max_size=12,

@@ -30,7 +30,7 @@ def decided(decides: Dispatcher, request: InferenceRequest, now: float = 0.0) ->
 def test_a_decision_reserves_what_the_request_will_take() -> None:
     fleet, decides = dispatcher("round_robin", A, B, rng=RNG)
     decision = decided(decides, ask("q1", prompt=120, limit=40), 3.0)
-    reserved = Reservation("q1", "default", A, 120, 40, 3.0, uncached_tokens=120, kind="m chat_completions")
+    reserved = Reservation("q1", "default", A, 120, 40, 3.0, kind="m chat_completions")
     assert decision == Decision("default", "round_robin", (A, B), reserved)
     assert fleet.ledger.inflight(A).tokens == 160
 

@@ -1,6 +1,7 @@
 """The admin pages, asked over HTTP."""
 
 import contextlib
+import json
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -9,6 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from tests.telemetry.fleets import DEAD, KNOWN, SILENT, pool
+from tidegate.fleet.view import Adapters
 from tidegate.telemetry.admin import PAGES, make_app
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.status import JsonObject, describe
@@ -71,13 +73,24 @@ async def test_status_tells_all_there_is_to_know_of_each_endpoint() -> None:
         "inflight_reservations": 3,
     }
     known = page["pools"][0]["endpoints"][0]
-    assert known.pop("pace") == KNOWN.pace._asdict()
-    assert known == {
-        key: value for key, value in KNOWN._asdict().items() if key not in {"pace", "cached_tokens", "reachability"}
-    } | {"reachability": "reachable"}
+    told = {**KNOWN._asdict(), "reachability": "reachable", "models": [], "pace": KNOWN.pace._asdict()}
+    del told["cached_tokens"]
+    assert known == told
     silent = page["pools"][0]["endpoints"][1]
     assert silent["running"] is silent["kv_usage"] is silent["report_age"] is None
     assert page["pools"][1]["endpoints"][0]["kv_usage"] is None
+
+
+async def test_status_names_the_adapters() -> None:
+    adapters = Adapters(frozenset({"b", "a"}), frozenset(), 2.0)
+    page = describe(
+        [pool(KNOWN._replace(adapters=adapters))], version="1", config_file=None, uptime_seconds=1.0, reservations=0
+    )
+    assert json.loads(json.dumps(page))["pools"][0]["endpoints"][0]["adapters"] == {
+        "running": ["a", "b"],
+        "waiting": [],
+        "most": 2.0,
+    }
 
 
 async def test_the_index_lists_every_page() -> None:

@@ -15,7 +15,8 @@ def declared(config: Config) -> PoolsDeclared:
                 engine=pool.engine,
                 models=pool.models,
                 endpoints=tuple(
-                    EndpointSpec(endpoint.address, endpoint.weight, endpoint.gpu or "") for endpoint in pool.endpoints
+                    EndpointSpec(endpoint.address, endpoint.weight, gpu=endpoint.gpu or "")
+                    for endpoint in pool.endpoints
                 ),
             )
             for pool in config.pools

@@ -54,7 +54,24 @@ class Ratio:
     whole: Series
 
 
-Meaning = Sum | Mean | SumOfProducts | Ratio
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The number in a label of the newest sample: of a series whose value is the time of its last change.
+
+    Its older samples, with other labels, stay on the page (vLLM: until the process ends).
+    """
+
+    series: Series
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names in a label of the newest sample, separated by commas."""
+
+    series: Series
+
+
+Meaning = Sum | Mean | SumOfProducts | Ratio | Newest | Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +86,10 @@ class Dialect:
         kv_capacity_tokens: see above.
         prompt_tokens_total: see above.
         generation_tokens_total: see above.
+        started_at: see above.
+        max_adapters: see above.
+        running_adapters: see above.
+        waiting_adapters: see above.
     """
 
     metrics_path: str | None
@@ -78,6 +99,10 @@ class Dialect:
     kv_capacity_tokens: tuple[Meaning, ...] = ()
     prompt_tokens_total: tuple[Meaning, ...] = ()
     generation_tokens_total: tuple[Meaning, ...] = ()
+    started_at: tuple[Meaning, ...] = ()
+    max_adapters: tuple[Meaning, ...] = ()
+    running_adapters: tuple[Meaning, ...] = ()
+    waiting_adapters: tuple[Meaning, ...] = ()
 
     def meanings(self) -> Iterator[tuple[str, tuple[Meaning, ...]]]:
         """Iterate over the fields of the report and their alternatives."""
@@ -94,7 +119,7 @@ class Dialect:
 def parts(meaning: Meaning) -> tuple[Series, ...]:
     """Return the series that ``meaning`` is made of."""
     match meaning:
-        case Sum(series) | Mean(series):
+        case Sum(series) | Mean(series) | Newest(series) | Names(series):
             return (series,)
         case SumOfProducts(left, right):
             return left, right

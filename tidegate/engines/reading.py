@@ -6,8 +6,9 @@ says NaN must not look idle.
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
-from tidegate.engines.dialect import Dialect, Mean, Meaning, Ratio, Series, Sum, SumOfProducts
+from tidegate.engines.dialect import Dialect, Mean, Meaning, Names, Newest, Ratio, Series, Sum, SumOfProducts
 from tidegate.engines.exposition import Page, Sample
 from tidegate.fleet.load import EngineReport
 
@@ -15,6 +16,7 @@ ROUNDING = 1e-3
 """How far a share may lie outside [0, 1] and still be taken for 0 or 1: engines print rounded floats."""
 
 _Labels = frozenset[tuple[str, str]]
+_Numeric = Sum | Mean | SumOfProducts | Ratio | Newest
 _UNKNOWN: Mapping[_Labels, float] = {frozenset(): math.nan}
 
 
@@ -27,20 +29,25 @@ def read(dialect: Dialect, page: Page, before: Page | None = None) -> EngineRepo
         before: what it said the last time. A series that was there then and is missing now (a data-parallel rank, say)
             makes a figure unknown, not smaller, for this one report; after that the smaller set is the truth.
     """
-    return EngineReport(
-        **{meaning: _first_present(alternatives, page, before) for meaning, alternatives in dialect.meanings()}
-    )
+    fields: dict[str, Any] = {
+        meaning: _first_present(alternatives, page, before) for meaning, alternatives in dialect.meanings()
+    }
+    return EngineReport(**fields)
 
 
-def _first_present(alternatives: tuple[Meaning, ...], page: Page, before: Page | None) -> float | None:
+def _first_present(alternatives: tuple[Meaning, ...], page: Page, before: Page | None) -> float | frozenset[str] | None:
     for meaning in alternatives:
+        if isinstance(meaning, Names):
+            if (names := _names(meaning.series, page)) is not None:
+                return names
+            continue
         value = _evaluate(meaning, page, before)
         if value is not None:
             return value if math.isfinite(value) else None
     return None
 
 
-def _evaluate(meaning: Meaning, page: Page, before: Page | None) -> float | None:
+def _evaluate(meaning: _Numeric, page: Page, before: Page | None) -> float | None:
     """Return the value of ``meaning``: ``None`` where the page lacks it, NaN where it is there and unknown."""
     match meaning:
         case Sum(series):
@@ -55,6 +62,22 @@ def _evaluate(meaning: Meaning, page: Page, before: Page | None) -> float | None
         case Ratio(part, whole):
             pairs = _pairs(part, whole, page, before)
             return None if pairs is None else _ratio(pairs)
+        case Newest(series):
+            newest = _newest(series, page)
+            number = None if newest is None else _number(series, newest)
+            return None if number is None else _count(number)
+
+
+def _newest(series: Series, page: Page) -> Sample | None:
+    dated = [sample for sample in _matching(series, page) if math.isfinite(sample.value)]
+    return None if series.name in page.broken else max(dated, key=lambda sample: sample.value, default=None)
+
+
+def _names(series: Series, page: Page) -> frozenset[str] | None:
+    newest = _newest(series, page)
+    if newest is None or series.label is None or series.label not in newest.labels:
+        return None
+    return frozenset(name for part in newest.labels[series.label].split(",") if (name := part.strip()))
 
 
 def _count(value: float) -> float:

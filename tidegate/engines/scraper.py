@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import aiohttp
 
@@ -147,7 +147,9 @@ class Scraper:
                 else None
             )
         else:
-            says_nothing = target.dialect.metrics_path is not None and report == EngineReport()
+            says_nothing = (
+                target.dialect.metrics_path is not None and replace(report, started_at=None) == EngineReport()
+            )
             outcome, reason = (Outcome.NO_SERIES, "no usable series") if says_nothing else (Outcome.OK, "")
             event = LoadReported(target.address, report)
         if event is not None:

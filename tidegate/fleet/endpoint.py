@@ -10,11 +10,17 @@ class EndpointSpec:
     Attributes:
         address: ``ip:port``, IPv6 in brackets; the endpoint's identity everywhere.
         weight: relative capacity, 1 or more.
+        role: what it does: ``both``, or only ``prefill`` or ``decode`` where these are taken apart.
+        models: the names it serves, of those of its pool; empty when it serves them all.
+        max_running: the most requests in its batch; ``None`` when that is not known.
         gpu: what it runs on, a name of ``gpu.PRIORS``; empty when nobody said.
     """
 
     address: str
     weight: int = 1
+    role: str = "both"
+    models: tuple[str, ...] = ()
+    max_running: int | None = None
     gpu: str = ""
 
 
@@ -27,9 +33,11 @@ class PoolSpec:
         engine: the metrics dialect of its endpoints; ``none`` when they report nothing.
         models: patterns of model names, ``*`` standing for any run of characters.
         endpoints: the members, without duplicates.
+        adapters: patterns of the names of LoRA adapters, likewise, over the model that the engines hold.
     """
 
     name: str
     engine: str
     models: tuple[str, ...]
     endpoints: tuple[EndpointSpec, ...]
+    adapters: tuple[str, ...] = ()

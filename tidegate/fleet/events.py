@@ -52,9 +52,17 @@ class ScrapeFailed:
 
 @dataclass(frozen=True, slots=True)
 class RequestReserved:
-    """A decision sent a request to an endpoint."""
+    """A decision sent a request to an endpoint.
+
+    Attributes:
+        reservation: what counts as in flight there.
+        prefix: hashes of the blocks that its prompt begins with, each standing for all before it as well.
+        block_tokens: tokens of one block.
+    """
 
     reservation: Reservation
+    prefix: tuple[int, ...] = ()
+    block_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +93,44 @@ class RequestEnded:
     failed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class BlocksStored:
+    """The engine at ``address`` says that it keeps these blocks of prompts, of ``block_tokens`` tokens each.
+
+    ``hashes`` are a chain, the blocks in their order.
+    """
+
+    address: str
+    hashes: tuple[int, ...]
+    block_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksRemoved:
+    """The engine at ``address`` says that it no longer has these blocks."""
+
+    address: str
+    hashes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksCleared:
+    """The engine at ``address`` no longer has any block, or what it has can no longer be known."""
+
+    address: str
+
+
 FleetEvent = (
-    PoolsDeclared | ScrapeStarted | LoadReported | ScrapeFailed | RequestReserved | RequestProgressed | RequestEnded
+    PoolsDeclared
+    | ScrapeStarted
+    | LoadReported
+    | ScrapeFailed
+    | RequestReserved
+    | RequestProgressed
+    | RequestEnded
+    | BlocksStored
+    | BlocksRemoved
+    | BlocksCleared
 )
 
 

@@ -20,7 +20,8 @@ class Reservation:
         prompt_tokens: tokens to prefill.
         output_tokens: tokens expected to be generated.
         reserved_at: seconds on the caller's monotonic clock.
-        uncached_tokens: those of the prompt that the endpoint probably has not in its cache; ``None``: all of them.
+        uncached_tokens: those of the prompt that the endpoint probably does not have in its cache; ``None`` when that
+            is not known.
         kind: what requests with answers of about the same length share, such as the model and the API.
     """
 

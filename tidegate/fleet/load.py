@@ -20,6 +20,10 @@ class EngineReport:
         kv_capacity_tokens: size of the KV cache in tokens.
         prompt_tokens_total: prompt tokens processed since its start.
         generation_tokens_total: tokens generated since its start.
+        started_at: when it started, on a clock of its own; only whether it changes means something.
+        max_adapters: how many LoRA adapters fit beside one another.
+        running_adapters: the adapters of the requests in its batch, as far as it names them.
+        waiting_adapters: the adapters that requests wait for, likewise.
     """
 
     running: float | None = None
@@ -28,12 +32,31 @@ class EngineReport:
     kv_capacity_tokens: float | None = None
     prompt_tokens_total: float | None = None
     generation_tokens_total: float | None = None
+    started_at: float | None = None
+    max_adapters: float | None = None
+    running_adapters: frozenset[str] | None = None
+    waiting_adapters: frozenset[str] | None = None
 
 
 def plausible(report: EngineReport) -> EngineReport:
     """Return ``report`` without what no gauge can mean: a value below zero, infinite or not a number is unknown."""
     values = (getattr(report, field.name) for field in fields(report))
-    return EngineReport(*(value if value is not None and 0 <= value < math.inf else None for value in values))
+    return EngineReport(*(value if _plausible(value) else None for value in values))
+
+
+def _plausible(value: float | frozenset[str] | None) -> bool:
+    return isinstance(value, frozenset) or (value is not None and 0 <= value < math.inf)
+
+
+def restarted(before: EngineReport, after: EngineReport) -> bool:
+    """Return whether the engine started anew between two of its reports: a counter fell, or it says so."""
+    if before.started_at is not None and after.started_at is not None and before.started_at != after.started_at:
+        return True
+    counters = (
+        (before.prompt_tokens_total, after.prompt_tokens_total),
+        (before.generation_tokens_total, after.generation_tokens_total),
+    )
+    return any(was is not None and is_now is not None and is_now < was for was, is_now in counters)
 
 
 def foreign_requests(report: EngineReport, own_at_report: int) -> float | None:

@@ -1,10 +1,13 @@
 """The fleet: every fact in one place, changed by events alone."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import singledispatchmethod
 
-from tidegate.fleet.endpoint import PoolSpec
+from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import (
+    BlocksCleared,
+    BlocksRemoved,
+    BlocksStored,
     FleetChange,
     FleetEvent,
     LoadReported,
@@ -21,6 +24,8 @@ from tidegate.fleet.events import (
 from tidegate.fleet.ledger import Ledger
 from tidegate.fleet.load import foreign_requests, plausible
 from tidegate.fleet.member import Member, PoolState
+from tidegate.fleet.prefix_index import MAX_BLOCKS
+from tidegate.fleet.prefix_match import PrefixMatch
 from tidegate.fleet.view import PoolView
 
 STALE_AFTER = 5.0
@@ -87,13 +92,49 @@ class Fleet:
             return 0
         return round(self._pools[pool].outputs.quantile(kind, share, limit))
 
-    def view(self, pool: str, now: float) -> PoolView:
+    def view(
+        self,
+        pool: str,
+        now: float,
+        places: Sequence[int] | None = None,
+        cached: Callable[[str], int] | None = None,
+    ) -> PoolView:
         """Return ``pool`` as it is at ``now`` (seconds).
+
+        Args:
+            pool: its name.
+            now: the moment.
+            places: where the endpoints stand that are asked for, in the order of their declaration; all by default.
+            cached: how many tokens of the prompt at hand an address has in its cache; none by default.
 
         Raises:
             KeyError: there is no such pool.
         """
-        return self._pools[pool].view(self.ledger, now - self._stale_after, now)
+        return self._pools[pool].view(self.ledger, now - self._stale_after, now, places, cached)
+
+    def members(self, pool: str) -> tuple[EndpointSpec, ...]:
+        """Return the endpoints of ``pool`` in the order of their declaration; the same tuple until that changes.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        return self._pools[pool].spec.endpoints
+
+    def place(self, pool: str, address: str) -> int | None:
+        """Return where ``address`` stands among the members of ``pool``; ``None`` when it is none of them.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        return self._pools[pool].places.get(address)
+
+    def cached(self, pool: str, prefix: Sequence[int]) -> PrefixMatch:
+        """Return which endpoints of ``pool`` probably hold how many blocks of ``prefix``.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        return self._pools[pool].prefixes.match(prefix)
 
     def views(self, now: float) -> tuple[PoolView, ...]:
         """Return all pools as they are at ``now`` (seconds)."""
@@ -111,13 +152,16 @@ class Fleet:
             return
         pools = {name: self._pools.get(name) or PoolState(spec) for name, spec in after.items()}
         endpoints: dict[str, Member] = {}
+        most = MAX_BLOCKS // max(1, sum(len(spec.endpoints) for spec in event.pools))
         for spec in event.pools:
-            for endpoint in spec.endpoints:
-                member = self._endpoints.get(endpoint.address) or Member(endpoint)
-                member.declare(endpoint)
-                endpoints[endpoint.address] = member
             pool = pools[spec.name]
+            pool.prefixes.admit((endpoint.address for endpoint in spec.endpoints), most)
+            for endpoint in spec.endpoints:
+                member = self._endpoints.get(endpoint.address) or Member(endpoint, pool.prefixes)
+                member.declare(endpoint, pool.prefixes)
+                endpoints[endpoint.address] = member
             pool.spec, pool.ejected = spec, None
+            pool.places = {endpoint.address: place for place, endpoint in enumerate(spec.endpoints)}
             pool.members = tuple(endpoints[endpoint.address] for endpoint in spec.endpoints)
         added = tuple(address for address in endpoints if address not in self._endpoints)
         removed = tuple(address for address in self._endpoints if address not in endpoints)
@@ -150,6 +194,9 @@ class Fleet:
             return
         changed = member.connections.failed() if event.unreachable else member.connections.succeeded()
         if changed:
+            if event.unreachable:
+                # Nothing listens there: whatever it is that comes back begins with an empty cache.
+                member.prefixes.forget(event.address)
             yield self._reachability_changed(member, event.reason)
 
     def _reachability_changed(self, member: Member, reason: str) -> ReachabilityChanged:
@@ -169,6 +216,8 @@ class Fleet:
         self.ledger.reserve(reservation, now)
         if pool is not None:
             pool.request_tokens.observe(reservation.tokens)
+            if event.prefix:
+                pool.prefixes.hold(reservation.address, event.prefix, event.block_tokens)
         return ()
 
     @_apply.register
@@ -198,3 +247,21 @@ class Fleet:
         if pool is not None and event.output_tokens:
             pool.outputs.observe(reservation.kind, event.output_tokens)
         yield ReservationReleased(reservation)
+
+    @_apply.register
+    def _(self, event: BlocksStored, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+        if member := self._endpoints.get(event.address):
+            member.prefixes.hold(event.address, event.hashes, event.block_tokens)
+        return ()
+
+    @_apply.register
+    def _(self, event: BlocksRemoved, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+        if member := self._endpoints.get(event.address):
+            member.prefixes.drop(event.address, event.hashes)
+        return ()
+
+    @_apply.register
+    def _(self, event: BlocksCleared, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+        if member := self._endpoints.get(event.address):
+            member.prefixes.forget(event.address)
+        return ()

@@ -8,6 +8,20 @@ from tidegate.fleet.health import Reachability
 _PACE = prior("")
 
 
+class Adapters(NamedTuple):
+    """LoRA adapters at one endpoint, as its engine last named them.
+
+    Attributes:
+        running: those of the requests in its batch.
+        waiting: those that requests wait for.
+        most: how many fit beside one another; ``None`` is unknown.
+    """
+
+    running: frozenset[str]
+    waiting: frozenset[str]
+    most: float | None
+
+
 class EndpointView(NamedTuple):
     """One endpoint at one moment.
 
@@ -25,13 +39,18 @@ class EndpointView(NamedTuple):
         waiting: requests waiting in the engine, likewise.
         kv_usage: share of the KV cache in use, 0 to 1, likewise.
         report_age: seconds since the last report; ``None`` when there never was one.
+        kv_capacity_tokens: size of the engine's KV cache in tokens, likewise.
+        role: ``both``, ``prefill`` or ``decode``.
+        models: the names it serves, of those of its pool; empty when it serves them all.
+        max_running: the most requests in its batch; ``None`` is unknown.
+        adapters: LoRA adapters there; ``None`` is unknown.
+        cached_tokens: tokens of the prompt at hand that it probably has in its KV cache.
         pace: how fast it is and what it holds, as learned.
         context: tokens of context that the requests there have between them, ours and those of others; an estimate of
             this moment, where ``tokens`` is what they may come to hold.
         backlog: prompt tokens that we sent there and that are not prefilled yet, as far as can be reckoned.
         busy: the share of its time, 0 to 1, that prefill took of late.
         failing: the share of requests, 0 to 1, that failed there of late.
-        cached_tokens: tokens of the prompt at hand that it probably has in its cache.
     """
 
     address: str
@@ -46,12 +65,29 @@ class EndpointView(NamedTuple):
     waiting: float | None
     kv_usage: float | None
     report_age: float | None
+    kv_capacity_tokens: float | None = None
+    role: str = "both"
+    models: tuple[str, ...] = ()
+    max_running: int | None = None
+    adapters: Adapters | None = None
+    cached_tokens: int = 0
     pace: Pace = _PACE
     context: float = 0.0
     backlog: float = 0.0
     busy: float = 0.0
     failing: float = 0.0
-    cached_tokens: int = 0
+
+    @property
+    def kv_free_tokens(self) -> float | None:
+        """Tokens of KV cache that are free, by what the engine said and by what was sent there; ``None`` is unknown.
+
+        The larger of the two counts: the engine does not know yet what was sent since, nor what its requests will grow
+        to, and we do not know what others put there.
+        """
+        if self.kv_capacity_tokens is None:
+            return None
+        used = self.tokens if self.kv_usage is None else max(self.tokens, self.kv_usage * self.kv_capacity_tokens)
+        return self.kv_capacity_tokens - used
 
 
 class PoolView(NamedTuple):

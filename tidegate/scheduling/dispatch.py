@@ -5,20 +5,21 @@ two scrapes spreads: each decision sees the reservations of all before it.
 """
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.fleet.events import PoolsDeclared, RequestReserved
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
-from tidegate.fleet.view import EndpointView
-from tidegate.scheduling.filters import reachable
+from tidegate.scheduling import filters
+from tidegate.scheduling.candidates import Lookout
 from tidegate.scheduling.pickers import PickerContract, make
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
 from tidegate.scheduling.routing import ModelRoutes
 
-FILTERS = (reachable.keep,)
+PickerMaker = Callable[[str, Mapping[str, float]], PickerContract]
+"""Returns a fresh picker of a policy's name; with the weights of its scorers, empty for its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,14 @@ class Policy:
     Attributes:
         picker: a name from ``pickers.names()``.
         destinations: how many endpoints are named in a decision, the fallbacks for Envoy's retries included; 1 or more.
+        filters: names from ``filters.names()``, applied in this order, after those that cannot be chosen.
+        weights: scorers and their weights, for a picker that weighs them; empty for its own.
     """
 
     picker: str
     destinations: int = 3
+    filters: tuple[str, ...] = filters.DEFAULT
+    weights: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +74,10 @@ class Refusal:
 class Dispatcher:
     """Decides on requests over one fleet."""
 
-    def __init__(self, fleet: Fleet, rng: Rng, make_picker: Callable[[str], PickerContract] = make) -> None:
+    def __init__(self, fleet: Fleet, rng: Rng, make_picker: PickerMaker = make) -> None:
         """Decide over ``fleet``; ``rng`` settles ties, ``make_picker`` returns the picker of a policy's name."""
         self._fleet = fleet
+        self._lookout = Lookout(fleet, rng)
         self._rng = rng
         self._make_picker = make_picker
         self._routes = ModelRoutes(())
@@ -82,18 +88,22 @@ class Dispatcher:
         """Take over the pools and their policies, by pool name; a picker whose policy stays keeps its state.
 
         Raises:
-            KeyError: a pool without a policy, or a policy of an unknown picker.
+            KeyError: a pool without a policy, or a policy of an unknown picker or filter.
+            ValueError: a policy that weighs scorers, and its picker does not.
         """
-        pickers = {
-            pool.name: self._pickers[pool.name]
-            if self._policies.get(pool.name, policies[pool.name]).picker == policies[pool.name].picker
-            and pool.name in self._pickers
-            else self._make_picker(policies[pool.name].picker)
-            for pool in declared.pools
-        }
+        pickers = {pool.name: self._picker(pool.name, policies[pool.name]) for pool in declared.pools}
+        for policy in policies.values():
+            filters.chain(policy.filters)
         self._routes = ModelRoutes(declared.pools)
         self._policies = dict(policies)
         self._pickers = pickers
+
+    def _picker(self, pool: str, policy: Policy) -> PickerContract:
+        before = self._policies.get(pool)
+        stays = before is not None and (before.picker, before.weights) == (policy.picker, policy.weights)
+        if stays and pool in self._pickers:
+            return self._pickers[pool]
+        return self._make_picker(policy.picker, dict(policy.weights))
 
     def pool_of(self, model: str) -> str | None:
         """Return the name of the pool that serves ``model``, or ``None``."""
@@ -107,42 +117,40 @@ class Dispatcher:
         """
         if request.id in self._fleet.ledger:
             raise ValueError(f"request {request.id} is in flight already")
-        name = self._pool_of(request)
-        if name is None:
-            return Refusal(RefusalReason.UNKNOWN_MODEL)
-        if name not in self._policies:
-            return Refusal(RefusalReason.NO_ENDPOINTS)
-        candidates: Sequence[EndpointView] = self._fleet.view(name, now).endpoints
-        if not candidates:
+        placed = self._placed(request)
+        if isinstance(placed, Refusal):
+            return placed
+        request, name = placed, placed.pool
+        policy, picker = self._policies[name], self._pickers[name]
+        kept = self._lookout.look(request, name, picker, filters.chain(policy.filters), now).kept
+        if not kept:
             return Refusal(RefusalReason.NO_ENDPOINTS, name)
-        kind, limit = request.kind, request.max_output_tokens
-        expected = self._fleet.expected_output(name, limit, kind)
-        request = replace(request, output_tokens=expected)
-        ranked = self._pickers[name].rank(request, _filtered(request, candidates), self._rng)
-        addresses = tuple(endpoint.address for endpoint in ranked[: self._policies[name].destinations])
+        ranked = picker.rank(request, kept, self._rng)
+        addresses = tuple(endpoint.address for endpoint in ranked[: policy.destinations])
+        cached = ranked[0].cached_tokens
         reservation = Reservation(
             id=request.id,
             pool=name,
             address=addresses[0],
             prompt_tokens=request.prompt.tokens,
-            output_tokens=expected,
+            output_tokens=request.output_tokens or 0,
             reserved_at=now,
-            uncached_tokens=max(0, request.prompt.tokens - ranked[0].cached_tokens),
-            kind=kind,
+            uncached_tokens=request.prompt.tokens - cached if request.prefix else None,
+            kind=request.kind,
         )
-        self._fleet.apply(RequestReserved(reservation), now)
-        return Decision(name, self._policies[name].picker, addresses, reservation)
+        self._fleet.apply(RequestReserved(reservation, request.prefix, request.block_tokens), now)
+        return Decision(name, policy.picker, addresses, reservation)
 
-    def _pool_of(self, request: InferenceRequest) -> str | None:
-        if request.pool:
-            return request.pool
-        if request.model:
-            return self._routes.pool_of(request.model)
-        return next(iter(self._policies)) if len(self._policies) == 1 else None
-
-
-def _filtered(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:
-    """Apply the filters; one that would leave nobody is passed over: a doubtful endpoint beats a sure refusal."""
-    for keep in FILTERS:
-        candidates = keep(request, candidates) or candidates
-    return candidates
+    def _placed(self, request: InferenceRequest) -> InferenceRequest | Refusal:
+        """Return the request with its pool, its adapter and what its answer will probably take, or why it has none."""
+        route = self._routes.find(request.model) if request.model else None
+        name = request.pool or (route and route.pool)
+        if not name and not request.model and len(self._policies) == 1:
+            name = next(iter(self._policies))
+        if not name:
+            return Refusal(RefusalReason.UNKNOWN_MODEL)
+        if name not in self._policies:
+            return Refusal(RefusalReason.NO_ENDPOINTS)
+        adapter = request.model if route is not None and route.adapter and route.pool == name else request.adapter
+        output = self._fleet.expected_output(name, request.max_output_tokens, request.kind)
+        return replace(request, pool=name, adapter=adapter, output_tokens=output)

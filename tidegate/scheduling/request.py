@@ -17,12 +17,12 @@ class InferenceRequest:
         max_output_tokens: the most tokens the client will take; ``None`` when it set no limit.
         stream: whether the answer is streamed.
         pool: the pool that is to serve it, whatever its model; empty when the model says.
-        prefix: for each full block of the prompt, from its start, a hash of everything up to the block's end (64 bits).
-        block_tokens: tokens that a block of ``prefix`` stands for.
-        session: what the requests of one session have in common; empty outside of one.
-        adapter: the adapter (LoRA) that it wants; empty for the model itself.
-        output_tokens: tokens that the answer will probably have; the dispatcher fills it in from what the pool learned.
-        longest_output_tokens: tokens that it will hardly exceed, likewise.
+        prefix: hashes of the blocks that the prompt begins with, each standing for all before it as well: 64-bit
+            numbers. Empty when they were not asked for.
+        block_tokens: tokens of one block.
+        session: what it has in common with other requests that are best served at one place; empty when nothing.
+        adapter: the LoRA adapter it needs, which is then its model's name; empty when none.
+        output_tokens: how many tokens the answer will probably have; ``None`` when nobody has said so yet.
     """
 
     id: str
@@ -36,8 +36,7 @@ class InferenceRequest:
     block_tokens: int = 0
     session: str = ""
     adapter: str = ""
-    output_tokens: int = 0
-    longest_output_tokens: int = 0
+    output_tokens: int | None = None
 
     @property
     def kind(self) -> str:

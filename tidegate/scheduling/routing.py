@@ -3,12 +3,25 @@
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from tidegate.fleet.endpoint import PoolSpec
 
 
+class Route(NamedTuple):
+    """Where a model's requests go.
+
+    Attributes:
+        pool: its name.
+        adapter: the model is a LoRA adapter over the one that the pool's engines hold.
+    """
+
+    pool: str
+    adapter: bool
+
+
 class ModelRoutes:
-    """Finds a model's pool by the pools' patterns.
+    """Finds a model's pool by the pools' patterns, for models and for adapters.
 
     A name written out wins over a pattern, a longer pattern over a shorter one, and among equals the pool declared
     first.
@@ -16,22 +29,29 @@ class ModelRoutes:
 
     def __init__(self, pools: Iterable[PoolSpec]) -> None:
         """Read the patterns of ``pools``; ``*`` stands for any run of characters, everything else for itself."""
-        self._exact: dict[str, str] = {}
-        patterns: list[tuple[str, str]] = []
+        self._exact: dict[str, Route] = {}
+        patterns: list[tuple[str, Route]] = []
         for pool in pools:
-            for model in pool.models:
+            written = [(model, Route(pool.name, adapter=False)) for model in pool.models]
+            written += [(model, Route(pool.name, adapter=True)) for model in pool.adapters]
+            for model, route in written:
                 if "*" in model:
-                    patterns.append((model, pool.name))
+                    patterns.append((model, route))
                 else:
-                    self._exact.setdefault(model, pool.name)
+                    self._exact.setdefault(model, route)
         patterns.sort(key=lambda item: -len(item[0]))
-        self._patterns: Sequence[tuple[re.Pattern[str], str]] = [
-            (re.compile(fnmatch.translate(pattern.replace("[", "[[]").replace("?", "[?]"))), pool)
-            for pattern, pool in patterns
+        self._patterns: Sequence[tuple[re.Pattern[str], Route]] = [
+            (re.compile(fnmatch.translate(pattern.replace("[", "[[]").replace("?", "[?]"))), route)
+            for pattern, route in patterns
         ]
+
+    def find(self, model: str) -> Route | None:
+        """Return the way to what serves ``model``, or ``None``."""
+        if (route := self._exact.get(model)) is not None:
+            return route
+        return next((route for pattern, route in self._patterns if pattern.fullmatch(model)), None)
 
     def pool_of(self, model: str) -> str | None:
         """Return the name of the pool that serves ``model``, or ``None``."""
-        if (pool := self._exact.get(model)) is not None:
-            return pool
-        return next((pool for pattern, pool in self._patterns if pattern.fullmatch(model)), None)
+        route = self.find(model)
+        return None if route is None else route.pool

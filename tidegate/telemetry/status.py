@@ -38,8 +38,19 @@ def describe(
 
 
 def _endpoint(view: EndpointView) -> JsonObject:
-    fields = {**view._asdict(), "reachability": view.reachability.value, "pace": view.pace._asdict()}
-    del fields["cached_tokens"]  # of one request, not of the endpoint
+    fields = {
+        **view._asdict(),
+        "reachability": view.reachability.value,
+        "models": list(view.models),
+        "pace": view.pace._asdict(),
+    }
+    del fields["cached_tokens"]  # speaks of one request
+    if view.adapters is not None:
+        fields["adapters"] = {
+            "running": sorted(view.adapters.running),
+            "waiting": sorted(view.adapters.waiting),
+            "most": view.adapters.most,
+        }
     return {key: _sayable(value) for key, value in fields.items()}
 
 

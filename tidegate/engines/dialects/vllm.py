@@ -4,9 +4,10 @@ Every series but the information ones bears ``engine`` (the data-parallel rank) 
 last engine step; KV usage does not count cached blocks that no request refers to.
 """
 
-from tidegate.engines.dialect import Dialect, Mean, Series, Sum, SumOfProducts
+from tidegate.engines.dialect import Dialect, Mean, Names, Newest, Series, Sum, SumOfProducts
 
 _CACHE = "vllm:cache_config_info"
+_LORA = "vllm:lora_requests_info"
 
 DIALECT = Dialect(
     metrics_path="/metrics",
@@ -19,4 +20,8 @@ DIALECT = Dialect(
     ),
     prompt_tokens_total=(Sum(Series("vllm:prompt_tokens_total")),),
     generation_tokens_total=(Sum(Series("vllm:generation_tokens_total")),),
+    started_at=(Sum(Series("process_start_time_seconds")),),
+    max_adapters=(Newest(Series(_LORA, label="max_lora")),),
+    running_adapters=(Names(Series(_LORA, label="running_lora_adapters")),),
+    waiting_adapters=(Names(Series(_LORA, label="waiting_lora_adapters")),),
 )

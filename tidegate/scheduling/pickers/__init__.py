@@ -1,12 +1,15 @@
 """Policies: one file each, whose name is the configuration key, the metric label and the test's name.
 
-A policy file defines a class ``Picker`` that fulfils ``PickerContract``. Nothing else registers it.
+A policy file defines a class ``Picker`` that fulfils ``PickerContract``. Nothing else registers it. A picker may also
+define ``shortlist`` (see ``scheduling.shortlist``), and ``explain``, which says what its order rests on:
+``explain(request, candidates)`` returns figures by address and name, and changes nothing.
 """
 
 import importlib
 import pkgutil
-from collections.abc import Sequence
-from typing import Protocol, cast
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Protocol, cast, runtime_checkable
 
 from tidegate.fleet.view import EndpointView
 from tidegate.scheduling.request import InferenceRequest
@@ -24,17 +27,44 @@ class PickerContract(Protocol):
         ...
 
 
+Figures = Mapping[str, Mapping[str, float]]
+"""What an order rests on: by address, each figure by its name."""
+
+
+@runtime_checkable
+class Explaining(Protocol):
+    """A picker that can say what its order rests on."""
+
+    def explain(self, request: InferenceRequest, candidates: Sequence[EndpointView]) -> Figures:
+        """Return the figures of each candidate; nothing is changed by it."""
+        ...
+
+
+@runtime_checkable
+class Weighing(Protocol):
+    """A picker that weighs scorers."""
+
+    weights: Mapping[str, float]
+
+
+@cache
 def names() -> tuple[str, ...]:
     """Return the names of all policies, sorted."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
-def make(name: str) -> PickerContract:
-    """Return a fresh picker of the policy ``name``.
+def make(name: str, weights: Mapping[str, float] | None = None) -> PickerContract:
+    """Return a fresh picker of the policy ``name``, with ``weights`` of its scorers where it has any.
 
     Raises:
         KeyError: there is no such policy.
+        ValueError: it weighs nothing.
     """
     if name not in names():
         raise KeyError(name)
-    return cast("PickerContract", importlib.import_module(f"{__name__}.{name}").Picker())
+    picker = cast("PickerContract", importlib.import_module(f"{__name__}.{name}").Picker())
+    if weights:
+        if not isinstance(picker, Weighing):
+            raise ValueError(f"the policy {name} has no weights")
+        picker.weights = dict(weights)
+    return picker

@@ -16,5 +16,5 @@ class Picker:
 
     def rank(self, request: InferenceRequest, candidates: Sequence[EndpointView], rng: Rng) -> Sequence[EndpointView]:
         """Return the candidates, the least expensive first."""
-        prompt, output = request.prompt.tokens, request.output_tokens
+        prompt, output = request.prompt.tokens, request.output_tokens or 0
         return sorted(shuffled(candidates, rng), key=lambda endpoint: cost(endpoint, prompt, output).total)

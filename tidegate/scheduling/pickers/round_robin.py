@@ -1,10 +1,13 @@
 """One endpoint after the other; weights do not count."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
+from tidegate.fleet.endpoint import EndpointSpec
 from tidegate.fleet.view import EndpointView
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
+from tidegate.scheduling.shortlist import CANDIDATES
 
 
 class Picker:
@@ -12,6 +15,8 @@ class Picker:
 
     def __init__(self) -> None:
         self._last = ""
+        self._members: Sequence[EndpointSpec] = ()
+        self._ring: list[tuple[str, int]] = []
 
     def rank(
         self,
@@ -24,3 +29,17 @@ class Picker:
         first = next((place for place, endpoint in enumerate(ring) if endpoint.address > self._last), 0)
         self._last = ring[first].address
         return ring[first:] + ring[:first]
+
+    def shortlist(
+        self,
+        request: InferenceRequest,  # noqa: ARG002
+        members: Sequence[EndpointSpec],
+        rng: Rng,  # noqa: ARG002
+    ) -> Sequence[int]:
+        """Return where the next ones stand, in the order of their addresses."""
+        if members is not self._members:
+            self._members = members
+            self._ring = sorted((member.address, place) for place, member in enumerate(members))
+        first = bisect_right(self._ring, (self._last, len(members)))
+        ring = self._ring[first : first + CANDIDATES]
+        return [place for _, place in ring + self._ring[: CANDIDATES - len(ring)]]

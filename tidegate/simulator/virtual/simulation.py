@@ -2,7 +2,7 @@
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,8 +119,8 @@ class Simulation:
         endpoint = self._by_address[place]
         return endpoint.engine if endpoint.up else None
 
-    def _picker(self, name: str) -> PickerContract:
-        return oracle.Picker(self) if name == oracle.NAME else pickers.make(name)
+    def _picker(self, name: str, weights: Mapping[str, float]) -> PickerContract:
+        return oracle.Picker(self) if name == oracle.NAME else pickers.make(name, weights)
 
     def true_request(self, request_id: str) -> Arrival:
         """Return a request with the length of its answer; for the oracle."""

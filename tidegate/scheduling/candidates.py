@@ -1,0 +1,75 @@
+"""Who may serve a request: the pool's endpoints as they are now, less those that the filters leave out."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidegate.fleet.prefix_match import NO_MATCH, PrefixMatch
+from tidegate.fleet.state import Fleet
+from tidegate.fleet.view import EndpointView
+from tidegate.scheduling.filters import Filter, Screened, Step, screen
+from tidegate.scheduling.pickers import PickerContract
+from tidegate.scheduling.request import InferenceRequest
+from tidegate.scheduling.rng import Rng
+from tidegate.scheduling.shortlist import CANDIDATES, WARM, Shortlisting, drawn
+
+
+class Looked(NamedTuple):
+    """Who was looked at.
+
+    Attributes:
+        candidates: as they were found; all of the pool, or its shortlist.
+        kept: those that the filters left; empty when nobody can serve the request.
+    """
+
+    candidates: Sequence[EndpointView]
+    kept: Sequence[EndpointView]
+
+
+class Lookout:
+    """Finds the candidates for one request after the other."""
+
+    def __init__(self, fleet: Fleet, rng: Rng) -> None:
+        """Look at ``fleet``; ``rng`` draws the shortlists."""
+        self._fleet = fleet
+        self._rng = rng
+
+    def look(
+        self,
+        request: InferenceRequest,
+        pool: str,
+        picker: PickerContract,
+        filters: Sequence[Filter],
+        now: float,
+        steps: list[Step] | None = None,
+    ) -> Looked:
+        """Return who may serve ``request`` in ``pool`` at ``now`` (seconds); what filters did is added to ``steps``.
+
+        Of a large pool a shortlist is looked at, and all of it where the filters do not agree with the shortlist.
+        """
+        fleet = self._fleet
+        match = fleet.cached(pool, request.prefix) if request.prefix else NO_MATCH
+        cached = match.tokens(request.block_tokens, request.prompt.tokens)
+        if len(fleet.members(pool)) > CANDIDATES:
+            places = self._shortlist(request, pool, picker, match)
+            seen = fleet.view(pool, now, places, cached).endpoints
+            tried: list[Step] = []
+            screened = screen(request, seen, filters, None if steps is None else tried)
+            if not screened.doubtful:
+                if steps is not None:
+                    steps += tried
+                return Looked(seen, screened.kept)
+        seen = fleet.view(pool, now, None, cached).endpoints
+        screened = screen(request, seen, filters, steps) if seen else Screened((), doubtful=True)
+        return Looked(seen, screened.kept)
+
+    def _shortlist(
+        self, request: InferenceRequest, pool: str, picker: PickerContract, match: PrefixMatch
+    ) -> Sequence[int]:
+        members = self._fleet.members(pool)
+        if isinstance(picker, Shortlisting):
+            return picker.shortlist(request, members, self._rng)
+        places = drawn(len(members), self._rng)
+        if match.groups:
+            warm = (self._fleet.place(pool, address) for address in match.best(WARM, self._rng.random()))
+            places = list(dict.fromkeys([*places, *(place for place in warm if place is not None)]))
+        return places
