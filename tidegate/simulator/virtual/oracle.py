@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Sequence
 from typing import Protocol
 
+from tidegate.fleet.endpoint import EndpointSpec
 from tidegate.fleet.view import EndpointView
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
@@ -44,6 +45,10 @@ class Picker:
 
     def __init__(self, truth: Truth) -> None:
         self._truth = truth
+
+    def shortlist(self, request: InferenceRequest, members: Sequence[EndpointSpec], rng: Rng) -> Sequence[int]:  # noqa: ARG002
+        """Return all of them: an oracle overlooks nobody."""
+        return range(len(members))
 
     def rank(self, request: InferenceRequest, candidates: Sequence[EndpointView], rng: Rng) -> Sequence[EndpointView]:
         """Return the three cheapest candidates, the cheapest first; the rest could not be named anyway."""

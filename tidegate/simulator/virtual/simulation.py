@@ -223,6 +223,8 @@ class Simulation:
 
     def _scrape(self, endpoint: _Endpoint) -> None:
         conditions = self._conditions
+        if len(self._outcomes) == len(self._workload.arrivals):
+            return  # nobody is left to decide on
         self._fleet.apply(ScrapeStarted(endpoint.address), self.now)
         if not endpoint.up:
             self._fleet.apply(ScrapeFailed(endpoint.address, unreachable=True, reason="refused"), self.now)
