@@ -36,6 +36,7 @@ SLOS = {"azure": SLO(ttft=1.0, tpot=0.1), "mooncake": SLO(ttft=5.0, tpot=0.2)}
 
 class _Parsed(NamedTuple):
     folder: Path
+    traces: tuple[str, ...]
     policies: tuple[str, ...]
     seeds: tuple[int, ...]
     half: str
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _arguments(arguments)
     cells: dict[Cell, dict[str, Figures]] = {}
     for trace, file in FILES.items():
+        if trace not in asked.traces:
+            continue
         if not (asked.folder / file).exists():
             print(f"{trace}: skipped, {asked.folder / file} is not there", flush=True)
             continue
@@ -76,6 +79,7 @@ def _arguments(arguments: Sequence[str] | None) -> _Parsed:
     parser = argparse.ArgumentParser(prog="python -m bench.policies", description=__doc__)
     folder = os.environ.get("TIDEGATE_TRACES", "traces")
     parser.add_argument("--traces", type=Path, default=Path(folder), help="folder of the traces (or TIDEGATE_TRACES)")
+    parser.add_argument("--trace", action="append", choices=tuple(FILES), help="one of them; without it, both")
     parser.add_argument("--policy", action="append", choices=policies(), help="one of them; repeat it; without it, all")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each, whose medians are shown")
     parser.add_argument("--load", type=float, action="append", help="share of the capacity; repeat it")
@@ -84,7 +88,9 @@ def _arguments(arguments: Sequence[str] | None) -> _Parsed:
     found = parser.parse_args(arguments)
     names = tuple(found.policy or policies())
     seeds = tuple(range(1, found.seeds + 1))
-    return _Parsed(found.traces, names, seeds, found.half, tuple(found.load or LOADS), found.json)
+    return _Parsed(
+        found.traces, tuple(found.trace or FILES), names, seeds, found.half, tuple(found.load or LOADS), found.json
+    )
 
 
 def _run(spec: FleetSpec, workload: Workload, asked: _Parsed, slo: SLO) -> dict[str, Figures]:
