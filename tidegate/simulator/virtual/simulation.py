@@ -52,6 +52,7 @@ class _Request:
     outcome: Outcome
     destinations: tuple[str, ...] = ()
     delivered: float = 0.0
+    first_refused: bool = False
 
 
 class Simulation:
@@ -167,6 +168,7 @@ class Simulation:
             return
         endpoint = self._by_address[request.destinations[attempt]]
         if not endpoint.up:
+            request.first_refused = True
             self._at(self.now + self._conditions.connect, self._deliver, (request, attempt + 1))
             return
         arrival = request.arrival
@@ -178,6 +180,7 @@ class Simulation:
         except TooLongError:
             self._end(request, Ending.TOO_LONG)
         except QueueFullError:
+            request.first_refused = True
             self._deliver((request, attempt + 1))
         else:
             self._book(endpoint)
@@ -214,7 +217,7 @@ class Simulation:
             ttft=first - request.delivered if answered and first is not None else None,
             duration=self.now - request.delivered if answered else None,
             cached_tokens=outcome.cached_tokens if answered else None,
-            failed=ending is Ending.FAILED,
+            failed=ending is Ending.FAILED or request.first_refused,
         )
         self._at(self.now + self._conditions.end_delay, self._told, event)
 
