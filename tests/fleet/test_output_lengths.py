@@ -93,3 +93,16 @@ def test_only_so_many_kinds_are_remembered() -> None:
     for number in range(MOST_KINDS * 2):
         pool.observe(f"kind {number}", 100)
     assert len(pool._by_kind) == MOST_KINDS
+
+
+def test_what_was_learned_goes_on_elsewhere() -> None:
+    one, other = PoolOutputLengths(), PoolOutputLengths()
+    for tokens in range(1, 900, 7):
+        one.observe("chat" if tokens % 2 else "code", tokens)
+    other.restore(one.image())
+    for kind in ("chat", "code", "new"):
+        assert other.mean(kind, 300) == pytest.approx(one.mean(kind, 300))
+        assert other.quantile(kind, 0.9) == one.quantile(kind, 0.9)
+    one.observe("chat", 4000)
+    other.observe("chat", 4000)
+    assert other.mean("chat") == pytest.approx(one.mean("chat"))

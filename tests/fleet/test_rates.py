@@ -121,3 +121,16 @@ def test_another_gpu_begins_with_its_own_prior() -> None:
     assert rates.pace != PRIOR
     rates.expect(prior("h100"))
     assert rates.pace == prior("h100")
+
+
+def test_what_was_learned_goes_on_elsewhere() -> None:
+    one, other = Rates(PRIOR), Rates(PRIOR)
+    for ratio in (2.0, 3.0, 1.5):
+        one.prefilled(ratio, 1.0)
+        one.decoded(ratio, 0.5)
+    one.holds(9000.0)
+    other.restore(one.image(), 9000.0)
+    assert other.pace == one.pace
+    one.decoded(2.0, 1.0)
+    other.decoded(2.0, 1.0)
+    assert other.pace == one.pace

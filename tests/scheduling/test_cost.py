@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.scheduling.ask import A, candidate
 from tidegate.fleet.gpu import PRIORS, prior
 from tidegate.fleet.view import EndpointView
-from tidegate.scheduling.cost import NEVER_FITS, cost
+from tidegate.scheduling.cost import NEVER_FITS, QUEUE_SECONDS, WAIT_WEIGHT, cost, parts
 
 IDLE = candidate(A)._replace(pace=prior("a100"))
 SHARES, COUNTS, TOKENS = st.floats(0.0, 1.0), st.floats(0.0, 1e6), st.floats(0.0, 1e9)
@@ -33,7 +33,14 @@ def test_alone_it_takes_its_prefill_and_its_steps() -> None:
     assert alone.decode == pytest.approx(100 * pace.step(1, 10_050), rel=0.01)
     assert (alone.others, alone.risk) == (0.0, 0.0)
     assert alone.ttft == alone.wait + alone.prefill
-    assert alone.total == pytest.approx(sum(alone))
+    assert alone.total == pytest.approx(WAIT_WEIGHT * alone.wait + alone.prefill + alone.decode + alone.queue)
+    assert parts(IDLE, 10_000, 100) == tuple(alone)
+
+
+def test_a_long_wait_costs_more_than_many_short_ones() -> None:
+    queues = [cost(IDLE._replace(backlog=tokens), 10, 10) for tokens in (5_000.0, 50_000.0)]
+    assert queues[1].queue > 50 * queues[0].queue
+    assert queues[1].queue == pytest.approx(queues[1].wait ** 2 / QUEUE_SECONDS)
 
 
 def test_the_prompts_before_it_are_waited_for() -> None:
@@ -70,7 +77,7 @@ def test_what_can_never_fit_costs_more_than_any_wait() -> None:
 
 def test_failures_cost_more_than_speed_gains() -> None:
     fast = IDLE._replace(pace=prior("b200"), failing=0.9)
-    slow = loaded("rtx3090", 20, 20_000, 5_000, 0.3, 0.0)
+    slow = loaded("rtx3090", 20, 20_000, 500, 0.3, 0.0)
     assert cost(fast, 1000, 200).total > cost(slow, 1000, 200).total
 
 
@@ -83,7 +90,7 @@ def test_a_faster_gpu_costs_less() -> None:
 def test_every_part_is_a_number_and_none_is_negative(
     endpoint: EndpointView, prompt: int, output: int, cached: int
 ) -> None:
-    assert all(0 <= part < math.inf for part in cost(endpoint._replace(cached_tokens=cached), prompt, output))
+    assert all(0 <= part < math.inf for part in parts(endpoint._replace(cached_tokens=cached), prompt, output))
 
 
 @given(

@@ -160,9 +160,7 @@ class PoolState:
                     0 if cached is None else cached(address),
                     work.rates.pace,
                     (inflight.prompt_tokens + inflight.tokens) / 2 + foreign * tokens_each,
-                    work.backlog(now),
-                    work.busy(now),
-                    work.failing(now),
+                    *work.standing(now),
                 )
             )
         return PoolView(self.spec.name, self.spec.engine, self.spec.models, tuple(views))

@@ -32,19 +32,33 @@ _MIDDLES = tuple(GROWTH**cell for cell in range(CELLS))
 _RESCALE = 1e12
 
 
+LengthsImage = tuple[tuple[float, ...], tuple[float, ...]]
+"""A distribution as plain data; see ``OutputLengths.image``."""
+
+
 class OutputLengths:
     """The distribution of the lengths of answers."""
 
-    __slots__ = ("_cells", "_next", "_tokens", "_total")
+    __slots__ = ("_cells", "_next", "_sum", "_tokens", "_total")
 
     def __init__(self, prior: float = PRIOR_OUTPUT_TOKENS) -> None:
         """Start with ``prior`` tokens, which a few answers outweigh."""
         self._cells = [0.0] * CELLS
         self._tokens = [0.0] * CELLS
-        self._total = 0.0
+        self._total = self._sum = 0.0
         self._next = PRIOR_ANSWERS
         self._add(prior)
         self._next = 1.0
+
+    def image(self) -> LengthsImage:
+        """Return all of it as plain data: for each cell how many answers and how many tokens, as one answer weighs."""
+        each = self._next
+        return tuple(weight / each for weight in self._cells), tuple(tokens / each for tokens in self._tokens)
+
+    def restore(self, image: LengthsImage) -> None:
+        """Become what ``image`` shows."""
+        self._cells, self._tokens = list(image[0]), list(image[1])
+        self._total, self._sum, self._next = sum(self._cells), sum(self._tokens), 1.0
 
     @property
     def answers(self) -> float:
@@ -59,24 +73,26 @@ class OutputLengths:
         if self._next > _RESCALE:
             self._cells = [weight / self._next for weight in self._cells]
             self._tokens = [weight / self._next for weight in self._tokens]
-            self._total /= self._next
+            self._total, self._sum = sum(self._cells), sum(self._tokens)
             self._next = 1.0
 
     def _add(self, tokens: float) -> None:
         cell = min(CELLS - 1, max(0, round(math.log(max(1.0, tokens)) / _LOG_GROWTH)))
         self._cells[cell] += self._next
-        self._tokens[cell] += self._next * min(tokens, 2 * _MIDDLES[-1])
+        counted = self._next * min(tokens, 2 * _MIDDLES[-1])
+        self._tokens[cell] += counted
+        self._sum += counted
         self._total += self._next
 
     def mean(self, limit: float | None = None) -> float:
         """Return the expected length of an answer in tokens that ends at ``limit`` tokens at the latest."""
         if limit is None:
-            return sum(self._tokens) / self._total
+            return self._sum / self._total
         cut = 0.0
         for weight, tokens in zip(self._cells, self._tokens, strict=True):
             if weight:
                 cut += min(tokens, limit * weight)
-        return cut / self._total
+        return min(limit, cut / self._total)
 
     def quantile(self, share: float, limit: float | None = None) -> float:
         """Return the length in tokens that the given share of the answers does not exceed, ``limit`` at most."""
@@ -96,6 +112,17 @@ class PoolOutputLengths:
         self._all = OutputLengths()
         self._by_kind: OrderedDict[str, OutputLengths] = OrderedDict()
 
+    def image(self) -> tuple[tuple[str | None, LengthsImage], ...]:
+        """Return all of it as plain data: of all kinds together (``None``), then of each."""
+        return ((None, self._all.image()), *((kind, one.image()) for kind, one in self._by_kind.items()))
+
+    def restore(self, image: tuple[tuple[str | None, LengthsImage], ...]) -> None:
+        """Know what ``image`` says, and nothing else."""
+        self._by_kind.clear()
+        for kind, one in image:
+            lengths = self._all if kind is None else self._by_kind.setdefault(kind, OutputLengths())
+            lengths.restore(one)
+
     def observe(self, kind: str, tokens: float) -> None:
         """Take in an answer of ``tokens`` tokens to a request of ``kind``."""
         self._all.observe(tokens)
@@ -113,7 +140,8 @@ class PoolOutputLengths:
         if lengths is None or len(self._by_kind) == 1:
             return pooled
         own = lengths.answers / (lengths.answers + FEW_ANSWERS)
-        return own * lengths.mean(limit) + (1 - own) * pooled
+        mixed = own * lengths.mean(limit) + (1 - own) * pooled
+        return mixed if limit is None else min(mixed, limit)
 
     def quantile(self, kind: str, share: float, limit: float | None = None) -> float:
         """Return the length in tokens that ``share`` of the answers to ``kind`` do not exceed, ``limit`` at most."""

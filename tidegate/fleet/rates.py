@@ -57,11 +57,23 @@ class Scale:
         self.samples = min(MOST_SAMPLES, self.samples + weight)
         self._log += weight / (PRIOR_SAMPLES + self.samples) * max(-bound, min(bound, off))
 
+    def image(self) -> tuple[float, float, float]:
+        """Return all of it as plain data."""
+        return self._log, self._deviation, self.samples
+
+    def restore(self, image: tuple[float, float, float]) -> None:
+        """Become what ``image`` shows."""
+        self._log, self._deviation, self.samples = image
+
     def doubt(self) -> None:
         """Go half of the way back to the prior, and let the next observations say the rest."""
         self._log /= 2
         self._deviation = TYPICAL_DEVIATION
         self.samples = min(self.samples, 1.0)
+
+
+ScaleImage = tuple[float, float, float]
+"""A scale as plain data: the logarithm of its factor, its typical deviation, its samples."""
 
 
 class Rates:
@@ -104,6 +116,17 @@ class Rates:
         """Trust what was learned less: it is another process now, perhaps of another model."""
         self._prefill.doubt()
         self._decode.doubt()
+        self._changed()
+
+    def image(self) -> tuple[ScaleImage, ScaleImage]:
+        """Return what was learned of prefill and of decoding, as plain data."""
+        return self._prefill.image(), self._decode.image()
+
+    def restore(self, image: tuple[ScaleImage, ScaleImage], kv_tokens: float | None) -> None:
+        """Know what ``image`` says; ``kv_tokens`` is the size of the KV cache, as in ``holds``."""
+        self._prefill.restore(image[0])
+        self._decode.restore(image[1])
+        self._kv_tokens = kv_tokens or self._kv_tokens
         self._changed()
 
     def expect(self, prior: Pace) -> None:

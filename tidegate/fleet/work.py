@@ -100,21 +100,22 @@ class Work:
 
     # -- what readers see
 
-    def backlog(self, now: float) -> float:
-        """Return how many prompt tokens sent there are not prefilled yet at ``now`` (seconds)."""
-        if not self._backlog:
-            return 0.0
-        return max(0.0, self._backlog - (now - self._at) / self.rates.pace.prompt_token(self._step))
+    def standing(self, now: float) -> tuple[float, float, float]:
+        """Return how it stands at ``now`` (seconds).
 
-    def busy(self, now: float) -> float:
-        """Return the share of its time, 0 to 1, that the prompts of the last seconds took."""
-        return min(1.0, self._busy * math.exp((self._at - now) / BUSY_SECONDS))
-
-    def failing(self, now: float) -> float:
-        """Return the share of requests, 0 to 1, that have failed there of late."""
-        if not self._failing:
-            return 0.0
-        return self._failing * math.exp((self._failed_at - now) / FAILURE_SECONDS)
+        In this order: prompt tokens sent there and not prefilled yet; the share of its time, 0 to 1, that the prompts
+        of the last seconds took; the share of requests, 0 to 1, that failed there of late.
+        """
+        backlog, busy, failing = self._backlog, self._busy, self._failing
+        if backlog:
+            left = backlog - (now - self._at) / self.rates.pace.prompt_token(self._step)
+            backlog = max(0.0, left)
+        if busy:
+            busy *= math.exp((self._at - now) / BUSY_SECONDS)
+            busy = min(1.0, busy)
+        if failing:
+            failing *= math.exp((self._failed_at - now) / FAILURE_SECONDS)
+        return backlog, busy, failing
 
     # -- what happens
 
@@ -176,7 +177,7 @@ class Work:
             return
         answered = ttft is not None or output_tokens is not None
         if failed or answered:
-            share = self.failing(now)
+            share = self.standing(now)[2]
             self._failing, self._failed_at = share + FAILURE_SHARE * (failed - share), now
         if failed:
             return
@@ -200,7 +201,7 @@ class Work:
     def _advance(self, during: Load, now: float) -> None:
         """Bring the account up to ``now``; ``during`` was the load since the last time."""
         passed = max(0.0, now - self._at)
-        self._backlog, self._busy = self.backlog(now), self.busy(now)
+        self._backlog, self._busy, _ = self.standing(now)
         self._requests += during.requests * passed
         self._context += during.context * passed
         self._at = max(now, self._at)

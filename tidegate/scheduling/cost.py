@@ -10,8 +10,13 @@ part               what
                    full: the share by which they would be overfull, times the time a request stays there
 ``prefill``        its prompt tokens that are not cached, and the step that makes the first token
 ``decode``         its answer, a step of the batch with it in it for each token, stretched by the prompts that come
+                   meanwhile
 ``others``         what those already there lose: each waits while its prompt is prefilled, and their steps grow by it
                    for as long as both are there
+``later``          what it takes from those who come after it: they find its prompt before them, the more of them the
+                   busier the endpoint is with prompts
+``queue``          what a long wait costs beyond itself: the square of it, for one long wait is worse than ten short
+                   ones, and where a queue is long the next ones will wait too
 ``risk``           what failures there cost on average: a failed request has to be done again elsewhere
 =================  ====================================================================================================
 """
@@ -20,24 +25,42 @@ from typing import NamedTuple
 
 from tidegate.fleet.view import EndpointView
 
+WAIT_WEIGHT = 10.0
+"""How much a second of waiting counts, where one of decoding counts once: a reader waits for the first token, and reads
+the rest as it comes."""
+
+QUEUE_SECONDS = 0.5
+"""The ``queue`` that a wait costs is its square, divided by this."""
+
+LATER_WEIGHT = 3.0
+"""How many of those who come later a second of prefill delays, for each ``busy / (1 - busy)``: so many wait on average
+where arrivals are random (M/M/1)."""
+
 MOST_BUSY = 0.9
 MOST_FAILING = 0.98
 """Shares are bounded below 1, where a cost would be infinite and no longer tell bad from worse."""
 
 FAILURE_SECONDS = 5.0
-"""What a failed attempt costs beyond doing it again: it is noticed late, or the client sees it."""
+"""What a failed attempt costs beyond doing it again, counted as a wait: it is noticed late, or the client sees it."""
 
 NEVER_FITS = 1e6
 """Seconds for what an endpoint can never take: more than any wait, and still comparable."""
 
 
 class Cost(NamedTuple):
-    """The expected cost of one request on one endpoint, in seconds; the parts are explained above."""
+    """The expected cost of one request on one endpoint, in seconds; the parts are explained above.
 
+    Attributes:
+        total: what is to be minimised: the sum of the parts, ``wait`` with its weight.
+    """
+
+    total: float
     wait: float
     prefill: float
     decode: float
     others: float
+    later: float
+    queue: float
     risk: float
 
     @property
@@ -45,38 +68,49 @@ class Cost(NamedTuple):
         """Seconds until the first token."""
         return self.wait + self.prefill
 
-    @property
-    def total(self) -> float:
-        """What is to be minimised."""
-        return self.wait + self.prefill + self.decode + self.others + self.risk
-
 
 def cost(endpoint: EndpointView, prompt_tokens: int, output_tokens: int) -> Cost:
     """Return what a request of ``prompt_tokens`` tokens costs on ``endpoint`` that answers with ``output_tokens``."""
-    pace, there = endpoint.pace, endpoint.requests
-    uncached = max(0, prompt_tokens - endpoint.cached_tokens)
-    need = prompt_tokens + output_tokens
-    batch = min(there, pace.max_batch)
-    context = min(endpoint.context, pace.kv_tokens)
-    step = pace.step(batch, context)
-    each = pace.prompt_token(step)
+    return Cost(*parts(endpoint, prompt_tokens, output_tokens))
+
+
+def parts(
+    endpoint: EndpointView, prompt_tokens: int, output_tokens: int
+) -> tuple[float, float, float, float, float, float, float, float]:
+    """Return the fields of ``cost`` as a plain tuple: this is asked of every candidate of every decision.
+
+    Written without calls for that reason; ``Pace`` says what its figures mean.
+    """
+    prefill_seconds, step_seconds, sequence_seconds, context_seconds, step_tokens, max_batch, kv_tokens = endpoint.pace
+    there, context, busy, failing = endpoint.requests, endpoint.context, endpoint.busy, endpoint.failing
+    batch = min(max_batch, there)
+    step = step_seconds + batch * sequence_seconds + (min(kv_tokens, context)) * context_seconds
+    each = prefill_seconds + step / step_tokens
+    uncached = prompt_tokens - endpoint.cached_tokens
+    uncached = max(uncached, 0)
 
     prefill = uncached * each + step
-    grown = pace.sequence_seconds + pace.context_seconds * (prompt_tokens + output_tokens / 2)
-    stretch = 1.0 / (1.0 - min(MOST_BUSY, endpoint.busy))
+    grown = sequence_seconds + context_seconds * (prompt_tokens + output_tokens / 2)
+    stretch = 1.0 / (1.0 - (min(MOST_BUSY, busy)))
     decode = output_tokens * (step + grown) * stretch
 
-    # Room comes as requests end, in the time that one stays.
-    stays = output_tokens * step * stretch
-    overfull = max(0.0, (endpoint.tokens + need) / pace.kv_tokens - 1.0, (there + 1.0) / pace.max_batch - 1.0)
-    wait = endpoint.backlog * each + step / 2 + overfull * stays
-    if need > pace.kv_tokens:
-        wait += NEVER_FITS
+    wait = endpoint.backlog * each + step / 2
+    need = prompt_tokens + output_tokens
+    full, crowd = (endpoint.tokens + need) / kv_tokens, (there + 1.0) / max_batch
+    if full > 1.0 or crowd > 1.0:
+        # Room comes as requests end, in the time that one stays.
+        wait += ((max(crowd, full)) - 1.0) * output_tokens * step * stretch
+        if need > kv_tokens:
+            wait += NEVER_FITS
 
-    # Each of them is taken to have half of such an answer before it.
-    others = batch * (uncached * pace.prefill_seconds + grown * output_tokens / 2)
+    # Each of those there is taken to have half of such an answer before it.
+    others = batch * (uncached * prefill_seconds + grown * output_tokens / 2)
+    later = LATER_WEIGHT * uncached * prefill_seconds * (stretch - 1.0)
+    queue = wait * wait / QUEUE_SECONDS
 
-    failing = min(MOST_FAILING, endpoint.failing)
-    spent = wait + prefill + decode
-    risk = failing / (1.0 - failing) * (spent + FAILURE_SECONDS)
-    return Cost(wait, prefill, decode, others, risk)
+    risk = 0.0
+    if failing > 0.0:
+        share = min(MOST_FAILING, failing)
+        risk = share / (1.0 - share) * (WAIT_WEIGHT * (wait + FAILURE_SECONDS) + prefill + decode)
+    total = WAIT_WEIGHT * wait + prefill + decode + others + later + queue + risk
+    return total, wait, prefill, decode, others, later, queue, risk
