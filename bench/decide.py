@@ -18,7 +18,8 @@ from tidegate.fleet.events import LoadReported, PoolsDeclared, RequestEnded
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling import pickers
-from tidegate.scheduling.dispatch import Decision, Dispatcher, Policy
+from tidegate.scheduling.dispatch import Decision, Dispatcher
+from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import CountSource, TokenCount
 

@@ -59,6 +59,7 @@ class ParsedBody:
         stream: whether the answer is streamed.
         choices: how many answers are generated.
         conversation: its shape where a chat template lays the texts out.
+        salt: what keeps the engine's cache of this prompt apart from others; empty for none.
     """
 
     model: str
@@ -69,6 +70,7 @@ class ParsedBody:
     stream: bool = False
     choices: int = 1
     conversation: Conversation | None = None
+    salt: str = ""
 
     @property
     def prompt(self) -> Prompt:
@@ -185,6 +187,11 @@ def whole_number(param: str, value: Any) -> int | None:
     if value < 1:
         raise wrong_value(param, "at least 1")
     return value
+
+
+def cache_salt(value: Any) -> str:
+    """Return vLLM's ``cache_salt``; an engine refuses one that is not text, or takes no notice of it."""
+    return value if isinstance(value, str) else ""
 
 
 def token_limit(**limits: Any) -> int | None:

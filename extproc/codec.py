@@ -32,6 +32,7 @@ ATTRIBUTES = {
     "request.headers['x-request-id']": "x-request-id",
     "request.headers['content-type']": "content-type",
     "request.headers['content-encoding']": "content-encoding",
+    "request.headers['x-session-id']": "x-session-id",
 }
 """Where headers are not sent: the attributes (CEL) that stand for those a decision reads, by the header's name."""
 

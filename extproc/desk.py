@@ -44,6 +44,10 @@ class Desk(Protocol):
         """Count all tokens of ``prompt`` as ``model`` would. Never raises; bounded in time."""
         ...
 
+    def wants_prefix(self, model: str, pool: str) -> bool:
+        """Return whether a request's prefix matters; ``pool`` is empty where the model says which it is."""
+        ...
+
     def decide(self, request: InferenceRequest) -> Decision | Refusal:
         """Decide on ``request``. A decision holds a reservation, which is the caller's until it is delivered."""
         ...

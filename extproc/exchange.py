@@ -7,13 +7,14 @@ access log and to the lease.
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from extproc import codec
+from extproc import affinity, codec
 from extproc.apis import PASSED_ON, Api, match, path_of
 from extproc.desk import Desk
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
 from extproc.stream import Action, Event, LocalProtocolError, Stream
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
+from tidegate.tokens import prefix
 from tidegate.tokens.count import CountSource, TokenCount
 
 
@@ -81,6 +82,7 @@ class _Visit:
         "_pool",
         "_request",
         "_request_id",
+        "_session",
         "_shape",
     )
 
@@ -97,9 +99,11 @@ class _Visit:
         self._held: str | None = None
         self._pool = ""
         self._request_id = ""
+        self._session = ""
 
     def match(self, stream: Stream) -> Event:
         self._request_id = stream.headers.get("x-request-id", "")
+        self._session = affinity.session_of(stream.headers)
         path = path_of(stream.headers)
         self._shape = shape_of(path)
         try:
@@ -129,6 +133,9 @@ class _Visit:
             prompt = TokenCount(parsed.prompt.other_tokens, CountSource.BYTES)
         else:
             prompt = await self._desk.count(parsed.model, parsed.prompt)
+        beginning = prefix.NONE
+        if self._desk.wants_prefix(parsed.model, self._pool):
+            beginning = affinity.beginning(parsed, prompt.tokens)
         limit = parsed.max_output_tokens
         self._request = InferenceRequest(
             id=self._desk.new_id(self._request_id),
@@ -138,6 +145,9 @@ class _Visit:
             max_output_tokens=None if limit is None else limit * parsed.choices,
             stream=parsed.stream,
             pool=self._pool,
+            prefix=beginning.hashes,
+            block_tokens=beginning.block_tokens,
+            session=self._session,
         )
         outcome = self._desk.decide(self._request)
         if isinstance(outcome, Refusal):

@@ -44,16 +44,29 @@ EVERY_KEY: dict[str, Any] = {
     },
     "scrape": {"interval_seconds": 0.5, "timeout_seconds": 1, "max_bytes": 100_000},
     "unknown_paths": {"pool": "llama"},
+    "decision_log": {"file": "/var/lib/tidegate/decisions.jsonl", "sample": 0.5, "max_bytes": 2_000_000},
     "pools": [
         {
             "name": "llama",
             "engine": "sglang",
             "models": ["llama-*", "meta/*"],
-            "policy": "weighted",
+            "adapters": ["sql-*"],
+            "policy": "weighted_scores",
+            "filters": ["reachable", "saturation"],
+            "scorers": [{"name": "queue", "weight": 0.5}, {"name": "running"}],
             "destinations": 2,
             "retries": 0,
             "tokenizer": None,
-            "endpoints": [{"address": "[fd00::1]:8000", "weight": 10, "gpu": "h100"}],
+            "endpoints": [
+                {
+                    "address": "[fd00::1]:8000",
+                    "weight": 10,
+                    "role": "decode",
+                    "models": ["llama-3"],
+                    "max_running": 256,
+                    "gpu": "h100",
+                }
+            ],
         },
         {"name": "rest", "engine": "none", "endpoints": [{"address": "10.0.0.3:1"}]},
     ],

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from tests.configurations import EVERY_KEY, EXAMPLE, changed, faults, parsed
 from tests.tokens.model_files import write
 from tidegate.config import Config, Endpoint, parse
-from tidegate.scheduling import pickers
+from tidegate.scheduling import filters, pickers, scorers
 
 # What it may say
 
@@ -26,7 +26,9 @@ def test_the_example_is_enough() -> None:
 
 def test_every_key_is_taken_as_it_is_given() -> None:
     given_keys = parsed(EVERY_KEY).model_dump(mode="json")
-    assert given_keys.pop("pools")[0] == EVERY_KEY["pools"][0]
+    pool = given_keys.pop("pools")[0]
+    assert pool.pop("scorers") == [{"name": "queue", "weight": 0.5}, {"name": "running", "weight": 1.0}]
+    assert pool == {key: value for key, value in EVERY_KEY["pools"][0].items() if key != "scorers"}
     assert given_keys == {key: value for key, value in EVERY_KEY.items() if key != "pools"}
 
 
@@ -64,7 +66,17 @@ def test_a_report_counts_through_two_missed_scrapes() -> None:
 
 def test_every_policy_can_be_chosen() -> None:
     for name in pickers.names():
-        assert parsed(changed("pools.0.policy", name)).pools[0].policy == name
+        assert parsed(changed("pools.1.policy", name)).pools[1].policy == name
+
+
+@pytest.mark.parametrize("name", [*filters.names()])
+def test_every_filter_can_be_chosen(name: str) -> None:
+    assert parsed(changed("pools.0.filters", [name])).pools[0].filters == (name,)
+
+
+@pytest.mark.parametrize("name", [*scorers.names()])
+def test_every_scorer_can_be_weighed(name: str) -> None:
+    assert parsed(changed("pools.0.scorers", [{"name": name}])).pools[0].scorers[0].weight == 1.0
 
 
 def test_equal_addresses_are_written_alike() -> None:
@@ -78,7 +90,7 @@ def test_equal_addresses_are_written_alike() -> None:
 @pytest.mark.parametrize(
     ("path", "siblings"),
     [
-        ("pool", "listener, admin, control, envoy, limits, scrape, unknown_paths, pools"),
+        ("pool", "listener, admin, control, envoy, limits, scrape, unknown_paths, decision_log, pools"),
         ("listener.prot", "address, port"),
         ("admin.path", "address, port"),
         (
@@ -94,8 +106,13 @@ def test_equal_addresses_are_written_alike() -> None:
             ),
         ),
         ("scrape.path", "interval_seconds, timeout_seconds, max_bytes"),
-        ("pools.0.polices", "name, engine, models, policy, destinations, retries, tokenizer, endpoints"),
-        ("pools.0.endpoints.0.port", "address, weight, gpu"),
+        (
+            "pools.0.polices",
+            "name, engine, models, adapters, policy, filters, scorers, destinations, retries, tokenizer, endpoints",
+        ),
+        ("pools.0.scorers.0.share", "name, weight"),
+        ("pools.0.endpoints.0.port", "address, weight, role, models, max_running, gpu"),
+        ("decision_log.path", "file, sample, max_bytes"),
     ],
 )
 def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, siblings: str) -> None:
@@ -106,6 +123,13 @@ def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, sibl
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
+        ("decision_log.file", "x.jsonl", "decision_log.file: expected the absolute path of a file, not 'x.jsonl'"),
+        ("pools.0.filters", ["best"], "pools[0].filters[0]: expected one of adapter, fits, model"),
+        ("pools.0.scorers.0.name", "best", "pools[0].scorers[0].name: expected one of active_requests, kv_usage"),
+        ("pools.0.scorers.1.name", "queue", "pools[0].scorers[1].name: 'queue' is given already"),
+        ("pools.0.policy", "random", "pools[0].scorers: expected none with the policy random"),
+        ("pools.0.adapters", ["llama-*"], "pools[0].adapters[0]: model 'llama-*' is given already at pools[0].models"),
+        ("pools.0.endpoints.0.role", "cook", "pools[0].endpoints[0].role: expected one of"),
         ("listener", 8080, "listener: expected a mapping with the keys address, port, not 8080"),
         ("listener", None, "listener: expected a mapping with the keys address, port, not null"),
         ("listener.port", "8080", "listener.port: expected a whole number, not '8080'"),
@@ -157,7 +181,7 @@ def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, sibl
         ("pools.0.models", [""], "pools[0].models[0]: expected at least 1 characters, not ''"),
         ("pools.0.models", ["x" * 300], "pools[0].models[0]: expected at most 256 characters, not 'xxx"),
         ("pools.0.models", [1], "pools[0].models[0]: expected text, not 1"),
-        ("pools.0.policy", "best", "pools[0].policy: expected one of cache_aware, kv_headroom"),
+        ("pools.0.policy", "best", "pools[0].policy: expected one of cache_aware, kv_headroom, least_request, "),
         ("pools.0.destinations", 11, "pools[0].destinations: expected at most 10, not 11"),
         ("pools.0.retries", -1, "pools[0].retries: expected at least 0, not -1"),
         ("pools.0.tokenizer", 1, "pools[0].tokenizer: expected text, not 1"),
@@ -179,7 +203,7 @@ def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, sibl
         (
             "pools.0.endpoints.0",
             "10.0.0.1:80",
-            "pools[0].endpoints[0]: expected a mapping with the keys address, weight, gpu",
+            "pools[0].endpoints[0]: expected a mapping with the keys address, weight, role, models, ",
         ),
     ],
 )

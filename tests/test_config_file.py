@@ -44,7 +44,10 @@ def test_a_file_may_be_as_large_as_the_bound() -> None:
 @pytest.mark.parametrize("text", [b"", b"# only a comment\n", b"- a\n", b"just text", b"5"])
 def test_what_is_no_mapping_is_told_the_keys(text: bytes) -> None:
     assert faults(text) == [
-        "expected a mapping with the keys listener, admin, control, envoy, limits, scrape, unknown_paths, pools"
+        (
+            "expected a mapping with the keys listener, admin, control, envoy, limits, scrape, unknown_paths, "
+            "decision_log, pools"
+        )
     ]
 
 

@@ -14,9 +14,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tidegate import addresses, strict_yaml
+from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, one_of, weighed_for_nothing
 from tidegate.faults import fault, lines, shown
 from tidegate.fleet import gpu
-from tidegate.scheduling import pickers
+from tidegate.scheduling import filters
 from tidegate.tokens import model_file
 
 MAX_FILE_BYTES = 1_048_576
@@ -55,18 +56,6 @@ def _pool_name(name: str) -> str:
     return name
 
 
-def _one_of(names: Iterable[str]) -> tuple[AfterValidator, Any]:
-    """Return what makes a text one of ``names``, in the schema too."""
-    known = tuple(names)
-
-    def check(name: str) -> str:
-        if name not in known:
-            raise fault(f"expected one of {', '.join(known)}, not {shown(name)}")
-        return name
-
-    return AfterValidator(check), Field(json_schema_extra={"enum": list(known)})
-
-
 def _tokenizer(path: str) -> str:
     if not Path(path).is_absolute():
         raise fault(f"expected the absolute path of a tokenizer.json, not {shown(path)}")
@@ -84,8 +73,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(le=86_400, allow_inf_nan=False)]
 PoolName = Annotated[str, AfterValidator(_pool_name), Field(json_schema_extra={"pattern": _POOL_NAME})]
 Model = Annotated[str, Field(min_length=1, max_length=256)]
-Policy = Annotated[str, *_one_of(pickers.names())]
-Gpu = Annotated[str, *_one_of(gpu.PRIORS)]
+Gpu = Annotated[str, *one_of(gpu.PRIORS)]
 TokenizerFile = Annotated[str, AfterValidator(_tokenizer), Field(max_length=4096)]
 Engine = Literal["vllm", "sglang", "tgi", "trtllm", "llamacpp", "none"]
 
@@ -229,6 +217,9 @@ class Endpoint(_Section):
 
     address: IpAndPort = Field(description="Its ip:port; IPv6 in brackets.")
     weight: int = Field(1, ge=1, le=1000, description="Relative capacity.")
+    role: Role = Field("both", description="What it does where prefill and decode are taken apart.")
+    models: tuple[Model, ...] = Field((), description="The model names it serves, of its pool's; empty: all of them.")
+    max_running: int | None = Field(None, ge=1, le=100_000, description="The most requests in its batch, if known.")
     gpu: Gpu | None = Field(
         None,
         description="What it runs on: how fast `predicted_latency` takes it for until its requests have shown it.",
@@ -250,7 +241,18 @@ class Pool(_Section):
         min_length=1,
         description="Model names served here; `*` stands for any characters; over all pools the longest match wins.",
     )
+    adapters: tuple[Model, ...] = Field(
+        (), description="Names of LoRA adapters over the model that the engines hold, likewise."
+    )
     policy: Policy = Field("least_tokens", description="How an endpoint is chosen.")
+    filters: tuple[Filter, ...] = Field(
+        filters.DEFAULT,
+        description="What leaves out endpoints before that, in this order; one that would leave nobody is passed over. "
+        "`model` and `role` always apply, and are never passed over.",
+    )
+    scorers: tuple[Scorer, ...] = Field(
+        (), description="What the policy `weighted_scores` weighs; by default queue 2, kv_usage 2, prefix 3."
+    )
     destinations: int = Field(
         3, ge=1, le=10, description="How many endpoints a decision names: the pick, then the fallbacks for retries."
     )
@@ -284,13 +286,14 @@ class Config(_Section):
         description="What becomes of requests on paths that Tidegate does not know.",
         json_schema_extra=_or_refuse,
     )
+    decision_log: DecisionLog = Field(DecisionLog(), description="Where decisions are recorded.")
     pools: tuple[Pool, ...] = Field(min_length=1, description="The fleet.")
 
     @model_validator(mode="after")
     def _whole(self) -> "Config":
         """Check what no key can say alone; a line for each fault."""
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
-        faults += _passed_nowhere(self)
+        faults += [*_passed_nowhere(self), *weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)]
         if faults:
             raise fault("\n".join(faults))
         return self
@@ -301,6 +304,7 @@ def _given_twice(pools: Iterable[Pool]) -> Iterator[str]:
     for at, pool in enumerate(pools):
         keys = [("pool name", pool.name, f"pools[{at}].name")]
         keys += [("model", model, f"pools[{at}].models[{number}]") for number, model in enumerate(pool.models)]
+        keys += [("model", model, f"pools[{at}].adapters[{number}]") for number, model in enumerate(pool.adapters)]
         keys += [
             ("endpoint", endpoint.address, f"pools[{at}].endpoints[{number}].address")
             for number, endpoint in enumerate(pool.endpoints)

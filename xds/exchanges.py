@@ -16,6 +16,7 @@ ATTRIBUTES = (
     "request.headers['x-request-id']",
     "request.headers['content-type']",
     "request.headers['content-encoding']",
+    "request.headers['x-session-id']",
 )
 """What is sent beside the body in place of the headers. (``request.headers`` as a whole comes as a useless text.)"""
 

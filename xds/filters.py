@@ -27,7 +27,10 @@ from xds.names import (
 )
 from xds.routes import other_hosts
 
-READ_BY_A_DECISION = (":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id")
+READ_BY_A_DECISION = (
+    *(":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id"),
+    "x-session-id",
+)
 """The headers that ext_proc is sent. What no decision reads, credentials above all, does not leave Envoy."""
 
 SMUGGLERS = "^(content-length|transfer-encoding|host)$"

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from extproc.body import ParsedBody, choice_count, model_name, read, token_limit, truth
+from extproc.body import ParsedBody, cache_salt, choice_count, model_name, read, token_limit, truth
 from extproc.conversation import of_messages, of_schemas, with_schemas
 
 METHOD = "POST"
@@ -20,6 +20,7 @@ class _Fields(msgspec.Struct):
     max_tokens: Any = None
     n: Any = None
     stream: Any = None
+    cache_salt: Any = None
 
 
 def parse(body: bytes) -> ParsedBody:
@@ -43,4 +44,5 @@ def _understand(fields: _Fields) -> ParsedBody:
         max_output_tokens=token_limit(max_completion_tokens=fields.max_completion_tokens, max_tokens=fields.max_tokens),
         stream=truth(fields.stream),
         choices=choice_count(n=fields.n),
+        salt=cache_salt(fields.cache_salt),
     )

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from extproc import prompts
-from extproc.body import ParsedBody, choice_count, model_name, read, token_limit, truth
+from extproc.body import ParsedBody, cache_salt, choice_count, model_name, read, token_limit, truth
 
 METHOD = "POST"
 PATHS = ("/v1/completions",)
@@ -19,6 +19,7 @@ class _Fields(msgspec.Struct):
     n: Any = None
     best_of: Any = None
     stream: Any = None
+    cache_salt: Any = None
 
 
 def parse(body: bytes) -> ParsedBody:
@@ -41,4 +42,5 @@ def _understand(fields: _Fields) -> ParsedBody:
         stream=truth(fields.stream),
         # Each prompt of a batch has its own choices, and best_of are generated where n are returned.
         choices=given.number * choice_count(n=fields.n, best_of=fields.best_of),
+        salt=cache_salt(fields.cache_salt),
     )

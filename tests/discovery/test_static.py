@@ -11,7 +11,8 @@ from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import MembershipChanged, PoolsDeclared
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling import pickers
-from tidegate.scheduling.dispatch import Decision, Dispatcher, Policy
+from tidegate.scheduling.dispatch import Decision, Dispatcher
+from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import CountSource, TokenCount
 
@@ -19,14 +20,24 @@ from tidegate.tokens.count import CountSource, TokenCount
 def test_the_pools_are_declared_as_the_file_lists_them() -> None:
     assert declared(parsed(EVERY_KEY)) == PoolsDeclared(
         (
-            PoolSpec("llama", "sglang", ("llama-*", "meta/*"), (EndpointSpec("[fd00::1]:8000", 10, gpu="h100"),)),
+            PoolSpec(
+                "llama",
+                "sglang",
+                ("llama-*", "meta/*"),
+                (EndpointSpec("[fd00::1]:8000", 10, "decode", ("llama-3",), 256, gpu="h100"),),
+                ("sql-*",),
+            ),
             PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),)),
         )
     )
 
 
 def test_each_pool_has_its_policy() -> None:
-    assert policies(parsed(EVERY_KEY)) == {"llama": Policy("weighted", 2), "rest": Policy("least_tokens", 3)}
+    weights = (("queue", 0.5), ("running", 1.0))
+    assert policies(parsed(EVERY_KEY)) == {
+        "llama": Policy("weighted_scores", 2, ("reachable", "saturation"), weights),
+        "rest": Policy("least_tokens", 3),
+    }
 
 
 def test_reading_the_same_file_again_changes_nothing() -> None:

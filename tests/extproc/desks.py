@@ -26,6 +26,7 @@ class FakeDesk:
         self.refusals: list[tuple[str, str, str, int, str]] = []
         self.fault: Exception | None = None
         self.unknown_paths = ""
+        self.prefixes = False
 
     def catalogue(self) -> Catalogue:
         return Catalogue(("m", "org/model"), 1_700_000_000, self.unknown_paths)
@@ -41,6 +42,9 @@ class FakeDesk:
         template = 10 * prompt.conversation.messages if prompt.conversation else 0
         tokens = sum(map(len, prompt.texts)) + template
         return TokenCount(tokens + prompt.other_tokens, CountSource.SAMPLED, tokens)
+
+    def wants_prefix(self, model: str, pool: str) -> bool:
+        return self.prefixes
 
     def decide(self, request: InferenceRequest) -> Decision | Refusal:
         self.requests.append(request)

@@ -16,6 +16,7 @@ from tidegate.runtime import control_plane
 from tidegate.runtime.control_plane import ControlPlane
 from tidegate.scheduling.dispatch import Decision
 from tidegate.scheduling.request import InferenceRequest
+from tidegate.telemetry.decision_record import decode
 from tidegate.telemetry.record import RequestRecord
 from tidegate.telemetry.record import parse as read
 from tidegate.tokens.count import CountSource, TokenCount
@@ -49,6 +50,29 @@ async def test_the_fleet_is_known_before_anybody_can_ask(tmp_path: Path, monkeyp
     stop.set()
     await tested.run(stop)
     assert [type(answer) for answer in answers] == [Decision]
+
+
+async def test_decisions_are_recorded_where_the_configuration_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "decisions.jsonl"
+    tested = plane(tmp_path, f"decision_log: {{file: {file}, sample: 1.0}}\n".encode())
+    stop = asyncio.Event()
+
+    async def listen(_: contextlib.AsyncExitStack) -> None:
+        pass
+
+    def decide_and_stop() -> None:
+        tested._dispatcher.decide(request("r1"), 0.0)
+        stop.set()
+
+    monkeypatch.setattr(tested, "_listen", listen)
+    monkeypatch.setattr(tested._counter, "warm", lambda: None)
+    # It is called when all tasks run.
+    monkeypatch.setattr(control_plane, "_spare_the_collector", decide_and_stop)
+    await tested.run(stop)
+    (line,) = file.read_bytes().splitlines()
+    assert decode(line).addresses == ("127.0.0.1:1",)
 
 
 def ended(request_id: str, status: int, *flags: str) -> RequestRecord:

@@ -133,6 +133,7 @@ async def test_a_link_that_is_swapped_is_a_change(watched: Watched, tmp_path: Pa
     [
         (b"admin: {port: 9191}", "admin"),
         (b"control: {xds_port: 19000}", "control"),
+        (b"decision_log: {file: /tmp/decisions.jsonl}", "decision_log"),
         (b"envoy: {admin_port: 9902}", "envoy"),
         (b"limits: {lease_seconds: 60}", "limits.lease_seconds"),
         (b"scrape: {interval_seconds: 3}", "scrape"),

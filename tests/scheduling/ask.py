@@ -10,7 +10,8 @@ from tidegate.fleet.events import PoolsDeclared
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import Adapters, EndpointView
-from tidegate.scheduling.dispatch import Dispatcher, Policy
+from tidegate.scheduling.dispatch import Dispatcher
+from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
 from tidegate.tokens.count import CountSource, TokenCount

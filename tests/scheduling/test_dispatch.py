@@ -11,7 +11,8 @@ from tidegate.fleet.events import PoolsDeclared, RequestEnded, ScrapeFailed
 from tidegate.fleet.health import UNREACHABLE_AFTER
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
-from tidegate.scheduling.dispatch import Decision, Dispatcher, Policy, Refusal, RefusalReason
+from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal, RefusalReason
+from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 
 RNG = Draws([0.5])

@@ -72,3 +72,12 @@ def test_a_pattern_serves_exactly_what_begins_and_ends_as_it_says(begin: str, en
     expected = len(model) >= len(begin) + len(end) and model.startswith(begin) and model.endswith(end)
     assert (routes(one=[f"{begin}*{end}"]).pool_of(model) == "one") == expected
     assert routes(one=[f"{begin}*{end}"]).pool_of(begin + model + end) == "one"
+
+
+def test_an_adapter_goes_to_the_pool_of_its_base_model() -> None:
+    pools = (PoolSpec("base", "vllm", ("llama",), (), adapters=("lora-*", "sql")), PoolSpec("rest", "vllm", ("*",), ()))
+    found = ModelRoutes(pools)
+    assert found.find("sql") == ("base", True)
+    assert found.find("lora-7") == ("base", True)
+    assert found.find("llama") == ("base", False)
+    assert found.find("qwen") == ("rest", False)

@@ -3,7 +3,7 @@
 from tidegate.config import Config
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
-from tidegate.scheduling.dispatch import Policy
+from tidegate.scheduling.policy import Policy
 
 
 def declared(config: Config) -> PoolsDeclared:
@@ -15,9 +15,17 @@ def declared(config: Config) -> PoolsDeclared:
                 engine=pool.engine,
                 models=pool.models,
                 endpoints=tuple(
-                    EndpointSpec(endpoint.address, endpoint.weight, gpu=endpoint.gpu or "")
+                    EndpointSpec(
+                        address=endpoint.address,
+                        weight=endpoint.weight,
+                        role=endpoint.role,
+                        models=endpoint.models,
+                        max_running=endpoint.max_running,
+                        gpu=endpoint.gpu or "",
+                    )
                     for endpoint in pool.endpoints
                 ),
+                adapters=pool.adapters,
             )
             for pool in config.pools
         )
@@ -26,4 +34,12 @@ def declared(config: Config) -> PoolsDeclared:
 
 def policies(config: Config) -> dict[str, Policy]:
     """Return how each pool's endpoints are chosen, by pool name."""
-    return {pool.name: Policy(pool.policy, pool.destinations) for pool in config.pools}
+    return {
+        pool.name: Policy(
+            pool.policy,
+            pool.destinations,
+            pool.filters,
+            tuple((scorer.name, scorer.weight) for scorer in pool.scorers),
+        )
+        for pool in config.pools
+    }

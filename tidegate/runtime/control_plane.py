@@ -35,6 +35,7 @@ from tidegate.runtime.reload import ConfigFile
 from tidegate.runtime.services import BindError
 from tidegate.scheduling.dispatch import Dispatcher
 from tidegate.telemetry import access_log, admin, status
+from tidegate.telemetry.decision_log import DecisionLog
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.outcome import Outcome
@@ -119,6 +120,7 @@ class ControlPlane:
                     tasks.create_task(self._publisher.run(lambda: self._config)),
                     tasks.create_task(self._expire()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
+                    *(tasks.create_task(log.run()) for log in self._decision_logs()),
                 ]
                 await asyncio.to_thread(self._counter.warm)
                 await self._prompts.load(self._config)
@@ -129,6 +131,15 @@ class ControlPlane:
                 event(logger, "stopping")
                 for task in running:
                     task.cancel()
+
+    def _decision_logs(self) -> list[DecisionLog]:
+        """Have decisions recorded where the configuration says so; return what writes them."""
+        settings = self._config.decision_log
+        if settings.file is None or not settings.sample:
+            return []
+        log = DecisionLog(Path(settings.file), settings.max_bytes)
+        self._dispatcher.sample(settings.sample, log.record)
+        return [log]
 
     # -- what comes in
 
@@ -201,7 +212,7 @@ class ControlPlane:
         self._intake.configure(config.limits.max_body_bytes, decode=config.limits.compressed_bodies == "decode")
         self._dispatcher.configure(static.declared(config), static.policies(config))
         self._prompts.configure(config)
-        models = (model for pool in config.pools for model in pool.models)
+        models = (model for pool in config.pools for model in (*pool.models, *pool.adapters))
         self._desk.serve(models, config.unknown_paths.pool or "")
 
     async def _reloaded(self, config: Config) -> None:

@@ -61,6 +61,10 @@ class Desk:
         """Count the tokens of ``prompt`` as ``model`` would."""
         return await self._prompts.count(model, prompt)
 
+    def wants_prefix(self, model: str, pool: str) -> bool:
+        """Return whether the policy looks at what is cached of a prompt."""
+        return self._dispatcher.wants_prefix(model, pool)
+
     def decide(self, request: InferenceRequest) -> Decision | Refusal:
         """Decide on ``request`` and reserve."""
         began = self._clock()

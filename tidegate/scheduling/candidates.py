@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tidegate.fleet.prefix_match import NO_MATCH, PrefixMatch
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import EndpointView
-from tidegate.scheduling.filters import Filter, Screened, Step, screen
+from tidegate.scheduling.filters import Filter, Screened, Step, chain, screen
 from tidegate.scheduling.pickers import PickerContract
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
@@ -73,3 +73,20 @@ class Lookout:
             warm = (self._fleet.place(pool, address) for address in match.best(WARM, self._rng.random()))
             places = list(dict.fromkeys([*places, *(place for place in warm if place is not None)]))
         return places
+
+
+def named(
+    request: InferenceRequest, ranked: Sequence[EndpointView], looked: Looked, destinations: int
+) -> Sequence[EndpointView]:
+    """Return the first ``destinations`` of ``ranked``, filled up with live ones that were left out as a pick.
+
+    A retry at an endpoint that is full beats none at all.
+    """
+    short = destinations - len(ranked)
+    if short <= 0 or len(ranked) == len(looked.candidates):
+        return ranked[:destinations]
+    left_out = [endpoint for endpoint in looked.candidates if endpoint not in ranked]
+    able: Sequence[EndpointView] = left_out
+    for _, keep, _ in chain(("reachable",)):
+        able = keep(request, able)
+    return [*ranked, *sorted(able, key=lambda endpoint: endpoint.requests / endpoint.weight)[:short]]

@@ -12,31 +12,16 @@ from tidegate.fleet.events import PoolsDeclared, RequestReserved
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling import filters
-from tidegate.scheduling.candidates import Lookout
-from tidegate.scheduling.pickers import PickerContract, make
+from tidegate.scheduling.candidates import Lookout, named
+from tidegate.scheduling.explain import Case, Explanation, Recorded, explain
+from tidegate.scheduling.pickers import PickerContract, make, uses_prefix
+from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
 from tidegate.scheduling.routing import ModelRoutes
 
 PickerMaker = Callable[[str, Mapping[str, float]], PickerContract]
 """Returns a fresh picker of a policy's name; with the weights of its scorers, empty for its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How a pool's endpoints are chosen.
-
-    Attributes:
-        picker: a name from ``pickers.names()``.
-        destinations: how many endpoints are named in a decision, the fallbacks for Envoy's retries included; 1 or more.
-        filters: names from ``filters.names()``, applied in this order, after those that cannot be chosen.
-        weights: scorers and their weights, for a picker that weighs them; empty for its own.
-    """
-
-    picker: str
-    destinations: int = 3
-    filters: tuple[str, ...] = filters.DEFAULT
-    weights: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +68,12 @@ class Dispatcher:
         self._routes = ModelRoutes(())
         self._policies: dict[str, Policy] = {}
         self._pickers: dict[str, PickerContract] = {}
+        self._sample = 0.0
+        self._record: Callable[[Case], None] | None = None
+
+    def sample(self, share: float, record: Callable[[Case], None]) -> None:
+        """Have ``share`` of the decisions, 0 to 1, told to ``record`` with all that they rest on."""
+        self._sample, self._record = share, record
 
     def configure(self, declared: PoolsDeclared, policies: Mapping[str, Policy]) -> None:
         """Take over the pools and their policies, by pool name; a picker whose policy stays keeps its state.
@@ -109,6 +100,11 @@ class Dispatcher:
         """Return the name of the pool that serves ``model``, or ``None``."""
         return self._routes.pool_of(model)
 
+    def wants_prefix(self, model: str, pool: str = "") -> bool:
+        """Return whether decisions on requests for ``model``, or those for ``pool``, look at the prompt's beginning."""
+        picker = self._pickers.get(pool or self.pool_of(model) or "")
+        return picker is not None and uses_prefix(picker)
+
     def decide(self, request: InferenceRequest, now: float) -> Decision | Refusal:
         """Choose endpoints for ``request`` at ``now`` (seconds) and reserve the first of them.
 
@@ -122,11 +118,13 @@ class Dispatcher:
             return placed
         request, name = placed, placed.pool
         policy, picker = self._policies[name], self._pickers[name]
-        kept = self._lookout.look(request, name, picker, filters.chain(policy.filters), now).kept
-        if not kept:
+        looked = self._lookout.look(request, name, picker, filters.chain(policy.filters), now)
+        if not looked.kept:
             return Refusal(RefusalReason.NO_ENDPOINTS, name)
-        ranked = picker.rank(request, kept, self._rng)
-        addresses = tuple(endpoint.address for endpoint in ranked[: policy.destinations])
+        rng: Rng = self._rng
+        recorded = Recorded(rng) if self._sample and rng.random() < self._sample else None
+        ranked = picker.rank(request, looked.kept, recorded or rng)
+        addresses = tuple(endpoint.address for endpoint in named(request, ranked, looked, policy.destinations))
         cached = ranked[0].cached_tokens
         reservation = Reservation(
             id=request.id,
@@ -139,7 +137,20 @@ class Dispatcher:
             kind=request.kind,
         )
         self._fleet.apply(RequestReserved(reservation, request.prefix, request.block_tokens), now)
+        if recorded is not None and self._record is not None:
+            members, candidates = len(self._fleet.members(name)), tuple(looked.candidates)
+            self._record(Case(request, policy, members, candidates, tuple(recorded.draws), addresses))
         return Decision(name, policy.picker, addresses, reservation)
+
+    def explain(self, request: InferenceRequest, now: float) -> Explanation | Refusal:
+        """Return how ``request`` would be decided at ``now`` (seconds), and why; nothing is reserved."""
+        placed = self._placed(request)
+        if isinstance(placed, Refusal):
+            return placed
+        name = placed.pool
+        policy, picker = self._policies[name], self._pickers[name]
+        looked = self._lookout.look(placed, name, picker, filters.chain(policy.filters), now)
+        return explain(Case(placed, policy, len(self._fleet.members(name)), tuple(looked.candidates)), picker)
 
     def _placed(self, request: InferenceRequest) -> InferenceRequest | Refusal:
         """Return the request with its pool, its adapter and what its answer will probably take, or why it has none."""

@@ -14,8 +14,9 @@ from tidegate.fleet.events import LoadReported, RequestEnded, ScrapeStarted
 from tidegate.fleet.gpu import prior
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
-from tidegate.scheduling.dispatch import Decision, Dispatcher, Policy
+from tidegate.scheduling.dispatch import Decision, Dispatcher
 from tidegate.scheduling.pickers.predicted_latency import Picker
+from tidegate.scheduling.policy import Policy
 
 POLICY = "predicted_latency"
 

@@ -47,6 +47,11 @@ class Weighing(Protocol):
     weights: Mapping[str, float]
 
 
+def uses_prefix(picker: PickerContract) -> bool:
+    """Return whether ``picker`` looks at what is cached of a prompt; a class that does says ``uses_prefix = True``."""
+    return bool(getattr(picker, "uses_prefix", False))
+
+
 @cache
 def names() -> tuple[str, ...]:
     """Return the names of all policies, sorted."""

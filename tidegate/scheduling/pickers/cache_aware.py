@@ -20,6 +20,8 @@ BALANCE_REL_THRESHOLD = 1.5
 class Picker:
     """Ranks by cached tokens or by requests in flight, whichever the thresholds say, then by the other."""
 
+    uses_prefix = True
+
     def rank(self, request: InferenceRequest, candidates: Sequence[EndpointView], rng: Rng) -> Sequence[EndpointView]:
         """Return the candidates, the best by the measure of the moment first."""
         order = shuffled(candidates, rng)

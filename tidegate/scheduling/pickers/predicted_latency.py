@@ -14,6 +14,8 @@ from tidegate.scheduling.rng import Rng, shuffled
 class Picker:
     """Ranks by the total of ``cost``, then at random."""
 
+    uses_prefix = True
+
     def rank(self, request: InferenceRequest, candidates: Sequence[EndpointView], rng: Rng) -> Sequence[EndpointView]:
         """Return the candidates, the least expensive first."""
         prompt, output = request.prompt.tokens, request.output_tokens or 0

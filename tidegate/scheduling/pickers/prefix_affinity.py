@@ -21,6 +21,8 @@ SLACK_REQUESTS = 2.0
 class Picker:
     """Ranks the overloaded last, then by cached tokens of the prompt, the most first, then by tokens / weight."""
 
+    uses_prefix = True
+
     def rank(self, request: InferenceRequest, candidates: Sequence[EndpointView], rng: Rng) -> Sequence[EndpointView]:
         """Return the candidates, those that know the most of the prompt first."""
         most = _most(candidates)

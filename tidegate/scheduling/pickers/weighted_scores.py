@@ -20,6 +20,11 @@ class Picker:
     def __init__(self) -> None:
         self.weights = WEIGHTS
 
+    @property
+    def uses_prefix(self) -> bool:
+        """Whether a scorer that counts looks at what is cached of a prompt."""
+        return any(self.weights.get(name) for name in ("prefix", "token_load"))
+
     def rank(self, request: InferenceRequest, candidates: Sequence[EndpointView], rng: Rng) -> Sequence[EndpointView]:
         """Return the candidates, the highest sum first."""
         order = shuffled(candidates, rng)

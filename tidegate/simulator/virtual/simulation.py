@@ -11,8 +11,9 @@ from tidegate.fleet.events import LoadReported, PoolsDeclared, RequestEnded, Scr
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling import pickers
-from tidegate.scheduling.dispatch import Dispatcher, Policy, Refusal
+from tidegate.scheduling.dispatch import Dispatcher, Refusal
 from tidegate.scheduling.pickers import PickerContract
+from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.simulator.batching import QueueFullError
 from tidegate.simulator.virtual import oracle

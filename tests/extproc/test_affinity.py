@@ -1,0 +1,81 @@
+"""What a request has in common with others, and that only hashes of it are handed on."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from extproc.affinity import beginning, session_of
+from extproc.apis import chat_completions, completions
+from extproc.body import ParsedBody
+from tests.extproc.desks import FakeDesk
+from tests.extproc.envoy_model import POST, ask
+from tidegate.scheduling.request import InferenceRequest
+
+LONG = "A system prompt that many requests begin with. " * 40
+
+
+def chat(*messages: str, **more: object) -> bytes:
+    given = [{"role": "user", "content": message} for message in messages]
+    return json.dumps({"model": "m", "messages": given, **more}).encode()
+
+
+def parsed(*messages: str, **more: object) -> ParsedBody:
+    return chat_completions.parse(chat(*messages, **more))
+
+
+async def decided(desk: FakeDesk, body: bytes, **headers: str) -> InferenceRequest:
+    extra = {name.replace("_", "-"): value for name, value in headers.items()}
+    for exchanges in (1, 2):
+        assert (await ask(desk, headers={**POST, **extra}, body=body, exchanges=exchanges)).kind == "routed"
+    one, two = desk.requests
+    assert replace(one, id=two.id) == two
+    return one
+
+
+async def test_a_policy_that_looks_at_prefixes_is_given_them() -> None:
+    desk = FakeDesk()
+    desk.prefixes = True
+    request = await decided(desk, chat(LONG, "hello"))
+    assert request.prefix == beginning(parsed(LONG, "hello"), request.prompt.tokens).hashes
+    assert len(request.prefix) == len(LONG) // 512
+    assert request.block_tokens > 0
+
+
+async def test_for_any_other_nothing_is_hashed() -> None:
+    request = await decided(FakeDesk(), chat(LONG, "hello"))
+    assert (request.prefix, request.block_tokens, request.session) == ((), 0, "")
+
+
+async def test_a_session_is_known_by_its_header_and_handed_on_as_a_hash() -> None:
+    request = await decided(FakeDesk(), chat("hello"), x_session_id="alice's secret")
+    assert request.session == session_of({"x-session-id": "alice's secret"})
+    assert "alice" not in repr(request)
+
+
+def test_sessions_differ_by_their_names() -> None:
+    assert session_of({}) == session_of({"x-session-id": ""}) == ""
+    assert session_of({"x-session-id": "a"}) != session_of({"x-session-id": "b"})
+    assert len(session_of({"x-session-id": "\ud83d" * 9999})) == 32
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"model": "n"}, {"cache_salt": "tenant"}, {"tools": [{"type": "function", "function": {"name": "f"}}]}],
+)
+def test_another_model_salt_or_tools_have_nothing_in_common(other: dict[str, object]) -> None:
+    one, two = beginning(parsed(LONG), 400).hashes, beginning(parsed(LONG, **other), 400).hashes
+    assert one
+    assert two
+    assert not set(one) & set(two)
+
+
+def test_a_completion_is_salted_as_well() -> None:
+    salted = completions.parse(json.dumps({"model": "m", "prompt": LONG, "cache_salt": "x"}).encode())
+    odd = completions.parse(json.dumps({"model": "m", "prompt": LONG, "cache_salt": 5}).encode())
+    assert (salted.salt, odd.salt) == ("x", "")
+
+
+def test_a_conversation_that_goes_on_has_its_beginning_in_common() -> None:
+    one, two = beginning(parsed(LONG, "hello"), 400).hashes, beginning(parsed(LONG, "hello", LONG), 800).hashes
+    assert two[: len(one)] == one
