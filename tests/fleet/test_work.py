@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.fleet.declare import A, fleet_of, pool, reservation, seen
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
-from tidegate.fleet.events import LoadReported, RequestEnded, RequestReserved
+from tidegate.fleet.events import LoadReported, RequestEnded, RequestReserved, ScrapeStarted
 from tidegate.fleet.gpu import Pace, prior
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
@@ -168,6 +168,38 @@ def test_a_restarted_engine_is_believed_less() -> None:
     assert seen(fleet, A, 1e6 + 2).backlog == 0.0
     run(fleet, "fast now", 2e6, 2e6 + 1, ttft=0.1, duration=1.0, output_tokens=100)
     assert learned(fleet).step_seconds < before / 2
+
+
+def waiting(fleet: Fleet, requests: float, asked: float, now: float) -> float:
+    """Let A say that so many requests waited when it was asked; return what is then reckoned to wait, in tokens."""
+    fleet.apply(ScrapeStarted(A), asked)
+    fleet.apply(LoadReported(A, EngineReport(1.0, requests, 0.1, 424_000.0)), now)
+    return seen(fleet, A, now).backlog
+
+
+def test_an_engine_that_says_how_many_wait_corrects_what_was_reckoned() -> None:
+    fleet = fleet_of(pool(A))
+    for number in range(40):
+        fleet.apply(RequestReserved(reservation(str(number), prompt=1000)), 0.0)
+    assert seen(fleet, A, 3.9).backlog < 6_000
+    assert waiting(fleet, 30.0, 3.9, 3.9) == 30_000
+    assert waiting(fleet, 30.0, 3.9, 4.9) == pytest.approx(30_000 - 1 / PRIOR.prompt_token(0.012), rel=0.1)
+    assert waiting(fleet, 0.0, 4.9, 4.9) <= 1_000 + PRIOR.step_tokens
+
+
+def test_what_was_sent_since_it_was_asked_counts_besides() -> None:
+    fleet = fleet_of(pool(A))
+    fleet.apply(RequestReserved(reservation("r1", prompt=1000)), 0.0)
+    fleet.apply(ScrapeStarted(A), 100.0)
+    fleet.apply(RequestReserved(reservation("r2", prompt=50_000)), 100.0)
+    fleet.apply(LoadReported(A, EngineReport(0.0, 0.0, 0.0, 424_000.0)), 100.0)
+    assert seen(fleet, A, 100.0).backlog == 50_000
+
+
+def test_those_that_wait_for_room_are_no_prompts_to_be_worked_off() -> None:
+    fleet = fleet_of(pool(A))
+    fleet.apply(RequestReserved(reservation("fills it", prompt=int(PRIOR.kv_tokens))), 0.0)
+    assert waiting(fleet, 9.0, 900.0, 900.0) == 0.0
 
 
 def test_its_cache_is_as_large_as_it_says() -> None:

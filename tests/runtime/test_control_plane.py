@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gzip
+import time
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,7 @@ def test_an_answers_usage_corrects_the_next_count(deciding: ControlPlane) -> Non
 def test_what_a_request_took_teaches_the_endpoints_speed(deciding: ControlPlane) -> None:
     before = deciding._views()[0].endpoints[0]
     for number in range(20):
-        deciding._dispatcher.decide(request(f"r{number}"), 0.0)
+        deciding._dispatcher.decide(request(f"r{number}"), time.monotonic())
         log = entry(decision={**DECISION, "reservation": f"r{number}"}, tokens=usage(completion=200), seconds=200.0)
         deciding._request_ended(read(log))
     after = deciding._views()[0].endpoints[0]

@@ -1,7 +1,7 @@
 """Who is looked at for a request, and what the decision takes from it."""
 
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -13,6 +13,8 @@ from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal, RefusalReason
 from tidegate.scheduling.policy import Policy
+from tidegate.scheduling.request import InferenceRequest
+from tidegate.tokens.count import CountSource, TokenCount
 
 RNG = Draws([0.5])
 
@@ -127,3 +129,11 @@ def test_an_unknown_filter_or_picker_is_refused(policy: Policy) -> None:
     with pytest.raises(KeyError):
         decides.configure(PoolsDeclared((spec,)), {"default": policy})
     assert decided(decides).policy == "random"
+
+
+def test_a_placed_request_is_the_same_but_for_what_was_found_out() -> None:
+    whole = InferenceRequest(
+        *("q", "chat_completions", "m", TokenCount(5, CountSource.EXACT), 7, True, "a", (1, 2), 16, "s", "l", 9)
+    )
+    assert len(fields(whole)) == 12, "another field must be handed on as well"
+    assert whole.placed("b", "k", 8) == replace(whole, pool="b", adapter="k", output_tokens=8)

@@ -35,7 +35,20 @@ class PrefixMatch(NamedTuple):
         """
         if not self.groups:
             return None
-        return lambda address: min(most, self.blocks(address) * block_tokens)
+        # Asked once for each candidate of a decision, so all that can be is worked out before.
+        slots = self.slots
+        held = [(endpoints, min(most, blocks * block_tokens)) for blocks, endpoints in self.groups]
+        anybody = 0
+        for endpoints, _ in held:
+            anybody |= endpoints
+
+        def tokens(address: str) -> int:
+            slot = slots.get(address)
+            if slot is None or not anybody >> slot & 1:
+                return 0
+            return next(tokens for endpoints, tokens in held if endpoints >> slot & 1)
+
+        return tokens
 
     def best(self, most: int, turn: float = 0.0) -> Iterator[str]:
         """Iterate over at most ``most`` endpoints, those that hold the most first.

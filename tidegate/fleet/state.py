@@ -171,8 +171,9 @@ class Fleet:
         yield MembershipChanged(added, removed)
 
     @_apply.register
-    def _(self, event: ScrapeStarted, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+    def _(self, event: ScrapeStarted, now: float) -> Iterable[FleetChange]:
         if member := self._endpoints.get(event.address):
+            member.work.asked(now)
             member.own_at_scrape = self.ledger.inflight(event.address).requests
         return ()
 
@@ -187,6 +188,9 @@ class Fleet:
         report = plausible(event.report)
         member.take(report, foreign_requests(report, own), now)
         before = member.connections.state
+        home = next((pool for pool in self._pools.values() if event.address in pool.places), None)
+        if report.waiting is not None and home is not None:
+            member.work.reported(report.waiting, home.load(member, self.ledger), now)
         if member.connections.succeeded():
             yield self._reachability_changed(member, before, "it answered")
 

@@ -1,7 +1,8 @@
 """What one endpoint is working on by our own account, and what the requests that ended there teach of its speed.
 
 We see a request's start at once, and the moment of its first token only when it has ended. So how much of the prompts
-sent there still waits for prefill is reckoned: what was sent, less what an engine of its pace has done since.
+sent there still waits for prefill is reckoned: what was sent, less what an engine of its pace has done since; and set
+right by each report, which says how many requests wait.
 """
 
 import math
@@ -27,6 +28,10 @@ BUSY_SECONDS = 20.0
 """Over how many seconds, about, the share of time spent on prefill is taken."""
 
 
+MOST_FOREIGN = 1e5
+"""No engine holds more requests: a larger figure is nonsense, and would spoil sums for good."""
+
+
 class Load(NamedTuple):
     """How many requests are at an endpoint, and how many tokens of context they have, a mean over their lives."""
 
@@ -39,6 +44,7 @@ def load(inflight: Inflight, foreign: float, tokens_each: float) -> Load:
 
     A request begins with its prompt and ends with prompt and answer: half of its answer is there on average.
     """
+    foreign = min(foreign, MOST_FOREIGN)
     own = (inflight.prompt_tokens + inflight.tokens) / 2
     return Load(inflight.requests + foreign, own + foreign * tokens_each)
 
@@ -74,10 +80,12 @@ class Work:
     """
 
     __slots__ = (
+        "_asked",
         "_at",
         "_backlog",
         "_busy",
         "_context",
+        "_each",
         "_failed_at",
         "_failing",
         "_prefilled",
@@ -92,9 +100,11 @@ class Work:
         self.rates = Rates(prior)
         self._starts: dict[str, _Start] = {}
         self._at = 0.0
+        self._asked = (0.0, 0.0)
         self._backlog = 0.0
         self._busy = 0.0
         self._step = prior.step_seconds
+        self._each = prior.prompt_token(self._step)
         self._requests = self._context = self._prefilled = 0.0
         self._failing, self._failed_at = 0.0, 0.0
 
@@ -108,7 +118,7 @@ class Work:
         """
         backlog, busy, failing = self._backlog, self._busy, self._failing
         if backlog:
-            left = backlog - (now - self._at) / self.rates.pace.prompt_token(self._step)
+            left = backlog - (now - self._at) / self._each
             backlog = max(0.0, left)
         if busy:
             busy *= math.exp((self._at - now) / BUSY_SECONDS)
@@ -184,9 +194,30 @@ class Work:
         if prefilled is not None:
             start = start._replace(prompt=float(max(0, prefilled)))
         if ttft is not None and 0.0 < ttft < math.inf:
-            self._learn_prefill(start, ttft)
+            self._learn_prefill(start, ttft, now)
         if duration is not None and output_tokens and 0.0 < duration < math.inf:
             self._learn_decode(start, ttft, duration, output_tokens, now)
+
+    def asked(self, now: float) -> None:
+        """Take in that the engine is asked for its load at ``now``: what is sent from then on is not in its answer."""
+        self._asked = now, self._prefilled
+
+    def reported(self, waiting: float, before: Load, now: float) -> None:
+        """Take in at ``now`` that ``waiting`` requests waited when it was asked; ``before`` is the load.
+
+        An error in the pace adds up in what is reckoned to wait, for as long as the endpoint is busy; this ends it.
+        """
+        self._advance(before, now)
+        pace, prompts = self.rates.pace, [start.prompt for start in self._starts.values()]
+        if not prompts or before.context >= pace.kv_tokens or before.requests >= pace.max_batch:
+            return  # they wait for room, which is another matter
+        asked_at, sent = self._asked
+        since = self._prefilled - sent
+        waited = min(waiting, MOST_FOREIGN) * sum(prompts) / len(prompts)
+        done = max(0.0, now - asked_at) / self._each
+        # Besides those that wait, one may be in the midst of its prefill.
+        most = waited + since + max(prompts) + pace.step_tokens
+        self._backlog = min(max(self._backlog, waited + since - done), most)
 
     def lost(self, reservation_id: str) -> None:
         """Forget a request of whose end nothing is known."""
@@ -208,12 +239,16 @@ class Work:
         # Requests beyond the batch or the KV cache wait, and do not slow down the others' steps.
         pace = self.rates.pace
         self._step = pace.step(min(during.requests, pace.max_batch), min(during.context, pace.kv_tokens))
+        self._each = pace.prompt_token(self._step)
 
-    def _learn_prefill(self, start: _Start, ttft: float) -> None:
+    def _learn_prefill(self, start: _Start, ttft: float, now: float) -> None:
         if start.crowded:
             return
         pace = self.rates.pace
-        each, tokens = pace.prompt_token(start.step), start.prompts_before + start.prompt
+        # Prompts that come behind it share its last step, and its token comes when that ends.
+        behind = (self._prefilled - start.prefilled) * min(1.0, ttft / max(ttft, now - start.at))
+        shared = min(behind, pace.step_tokens) / 4
+        each, tokens = pace.prompt_token(start.step), start.prompts_before + start.prompt + shared
         # The step under way when it came, half of it on average, and the one that made the first token.
         steps = 1.5 * start.step
         if tokens <= 0:

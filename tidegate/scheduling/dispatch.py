@@ -6,7 +6,7 @@ two scrapes spreads: each decision sees the reservations of all before it.
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tidegate.fleet.events import PoolsDeclared, RequestReserved
 from tidegate.fleet.ledger import Reservation
@@ -164,4 +164,4 @@ class Dispatcher:
             return Refusal(RefusalReason.NO_ENDPOINTS)
         adapter = request.model if route is not None and route.adapter and route.pool == name else request.adapter
         output = self._fleet.expected_output(name, request.max_output_tokens, request.kind)
-        return replace(request, pool=name, adapter=adapter, output_tokens=output)
+        return request.placed(name, adapter, output)

@@ -38,6 +38,26 @@ class InferenceRequest:
     adapter: str = ""
     output_tokens: int | None = None
 
+    def placed(self, pool: str, adapter: str, output_tokens: int) -> "InferenceRequest":
+        """Return the request with what the decision found out first.
+
+        Written out because ``dataclasses.replace`` takes four times as long, which is a tenth of a decision.
+        """
+        return InferenceRequest(
+            self.id,
+            self.api,
+            self.model,
+            self.prompt,
+            self.max_output_tokens,
+            self.stream,
+            pool,
+            self.prefix,
+            self.block_tokens,
+            self.session,
+            adapter,
+            output_tokens,
+        )
+
     @property
     def kind(self) -> str:
         """What requests with answers of about the same length share."""

@@ -18,7 +18,7 @@ from tidegate.scheduling.rng import Rng
 CANDIDATES = 24
 """How many endpoints are drawn; a pool of no more is looked at whole."""
 
-WARM = 8
+WARM = 4
 """How many are added that hold the most of the prompt."""
 
 

@@ -96,10 +96,15 @@ def test_the_same_seed_gives_the_same_picks() -> None:
 def test_equal_endpoints_share_equally_over_time() -> None:
     fleet, decides = mixed(random.Random(5), a="a100", b="a100", c="a100")
     shares: Counter[str] = Counter()
+    sent: list[str] = []
     for number in range(900):
-        shares[pick(decides, str(number), number / 20, prompt=200 + number % 7 * 100)] += 1
+        now = number / 20
+        sent.append(pick(decides, str(number), now, prompt=200 + number % 7 * 100))
+        shares[sent[-1]] += 1
         if number >= 20:
-            fleet.apply(RequestEnded(str(number - 20), 100, ttft=0.1, duration=1.0), number / 20)
+            place = next(one for one in fleet.view("default", now).endpoints if one.address == sent[number - 20])
+            took = 0.1 + 99 * prior("a100").step(place.requests, place.context)
+            fleet.apply(RequestEnded(str(number - 20), 100, ttft=0.1, duration=took), now)
     assert [shares[address] for address in (A, B, C)] == pytest.approx([300] * 3, rel=0.15)
 
 

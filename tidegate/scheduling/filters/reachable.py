@@ -15,4 +15,5 @@ def keep(
     candidates: Sequence[EndpointView],
 ) -> Sequence[EndpointView]:
     """Return the candidates that are not known to be unreachable."""
-    return [endpoint for endpoint in candidates if endpoint.reachability is not Reachability.UNREACHABLE]
+    unreachable = Reachability.UNREACHABLE
+    return [endpoint for endpoint in candidates if endpoint.reachability is not unreachable]
