@@ -13,7 +13,7 @@ from tests.configurations import EVERY_KEY
 from tidegate.cli import main
 from tidegate.config import parse
 from tidegate.runtime import demo
-from tidegate.scheduling import pickers
+from tidegate.scheduling import filters, pickers, scorers
 from tidegate.simulator.settings import DEFAULT_MODEL
 from tidegate.telemetry.metrics import Metrics
 from tools import configuration_reference
@@ -75,6 +75,11 @@ def test_the_schema_refuses_unknown_keys_everywhere() -> None:
 def test_every_policy_is_in_the_reference_and_has_its_test(policy: str) -> None:
     assert f"- `{policy}`: " in (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
     assert (ROOT / f"tests/scheduling/pickers/test_{policy}.py").is_file()
+
+
+@pytest.mark.parametrize("name", [*filters.names(), *scorers.names()])
+def test_every_filter_and_scorer_is_in_the_reference(name: str) -> None:
+    assert f"- `{name}`: " in (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", main.list_commands(click.Context(main)))

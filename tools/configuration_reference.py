@@ -7,14 +7,15 @@ what this would write.
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
 from tidegate.config import MAX_FILE_BYTES, Config
-from tidegate.scheduling import pickers
+from tidegate.scheduling import filters, pickers, scorers
 from tidegate.strict_yaml import MAX_DEPTH
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -81,7 +82,11 @@ def reference_text() -> str:
     for key, value in body["properties"].items():
         parts += _sections(key, value, body["$defs"])
     parts.append("## Policies\n\nWhat `policy` may be:\n")
-    parts.append("\n".join(_policies()) + "\n")
+    parts.append("\n".join(_files(pickers, pickers.names())) + "\n")
+    parts.append("## Filters\n\nWhat `filters` may name:\n")
+    parts.append("\n".join(_files(filters, filters.names())) + "\n")
+    parts.append("## Scorers\n\nWhat `scorers` may name:\n")
+    parts.append("\n".join(_files(scorers, scorers.names())) + "\n")
     return "\n".join(parts)
 
 
@@ -150,9 +155,10 @@ def _bounds(value: Mapping[str, Any]) -> str:
     return ", ".join(bounds)
 
 
-def _policies() -> Iterator[str]:
-    for name in pickers.names():
-        module = importlib.import_module(f"{pickers.__name__}.{name}")
+def _files(package: ModuleType, names: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each file of ``package``: its name, and the first line that it says of itself."""
+    for name in names:
+        module = importlib.import_module(f"{package.__name__}.{name}")
         yield f"- `{name}`: {(module.__doc__ or '').splitlines()[0]}"
 
 

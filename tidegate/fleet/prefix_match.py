@@ -44,9 +44,11 @@ class PrefixMatch(NamedTuple):
 
         def tokens(address: str) -> int:
             slot = slots.get(address)
-            if slot is None or not anybody >> slot & 1:
-                return 0
-            return next(tokens for endpoints, tokens in held if endpoints >> slot & 1)
+            if slot is not None and anybody >> slot & 1:
+                for endpoints, there in held:
+                    if endpoints >> slot & 1:
+                        return there
+            return 0
 
         return tokens
 
