@@ -21,6 +21,7 @@ from tidegate.fleet.events import (
     ScrapeFailed,
     ScrapeStarted,
 )
+from tidegate.fleet.health import Reachability
 from tidegate.fleet.image import FleetImage, MemberImage, PoolImage
 from tidegate.fleet.ledger import Ledger
 from tidegate.fleet.load import foreign_requests, plausible
@@ -61,7 +62,8 @@ class Fleet:
 
         Events about endpoints or reservations that are not (or no longer) known change nothing.
         """
-        return list(self._apply(event, now))
+        # Asked of the dispatcher itself: singledispatchmethod builds a new function at every call, for 20 us.
+        return list(_handler(type(event))(self, event, now))
 
     def expire(self, now: float) -> list[ReservationReleased]:
         """Release the reservations whose lease ran out by ``now`` (seconds)."""
@@ -230,27 +232,30 @@ class Fleet:
         own = max(member.own_at_scrape, self.ledger.inflight(event.address).requests)
         report = plausible(event.report)
         member.take(report, foreign_requests(report, own), now)
+        before = member.connections.state
         home = next((pool for pool in self._pools.values() if event.address in pool.places), None)
         if report.waiting is not None and home is not None:
             member.work.reported(report.waiting, home.load(member, self.ledger), now)
         if member.connections.succeeded():
-            yield self._reachability_changed(member, "it answered")
+            yield self._reachability_changed(member, before, "it answered")
 
     @_apply.register
     def _(self, event: ScrapeFailed, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
         member = self._endpoints.get(event.address)
         if member is None:
             return
+        before = member.connections.state
         changed = member.connections.failed() if event.unreachable else member.connections.succeeded()
         if changed:
             if event.unreachable:
                 # Nothing listens there: whatever it is that comes back begins with an empty cache.
                 member.prefixes.forget(event.address)
-            yield self._reachability_changed(member, event.reason)
+            yield self._reachability_changed(member, before, event.reason)
 
-    def _reachability_changed(self, member: Member, reason: str) -> ReachabilityChanged:
-        for pool in self._pools.values():
-            pool.ejected = None
+    def _reachability_changed(self, member: Member, before: Reachability, reason: str) -> ReachabilityChanged:
+        if Reachability.UNREACHABLE in {before, member.connections.state}:  # all others eject nobody
+            for pool in self._pools.values():
+                pool.ejected = None
         return ReachabilityChanged(member.spec.address, member.connections.state, reason)
 
     @_apply.register
@@ -314,3 +319,6 @@ class Fleet:
         if member := self._endpoints.get(event.address):
             member.prefixes.forget(event.address)
         return ()
+
+
+_handler = Fleet.__dict__["_apply"].dispatcher.dispatch

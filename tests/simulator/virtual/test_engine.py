@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.simulator.virtual.reference import jumping, profile, stepwise
@@ -31,6 +31,7 @@ def workloads(draw: st.DrawFn, most_prompt: int = 300, most_answer: int = 80) ->
     return arrivals
 
 
+@settings(deadline=None)
 @given(workloads())
 def test_with_room_for_all_it_gives_every_token_when_the_stepwise_model_does(arrivals: list[Arrival]) -> None:
     roomy = profile(num_gpu_blocks=2_001)
@@ -65,6 +66,7 @@ def test_short_of_blocks_it_preempts_as_the_stepwise_model_does(seed: int) -> No
         assert job.finished == pytest.approx(served.finished, rel=0.01)
 
 
+@settings(deadline=None)
 @given(workloads(), st.integers(26, 60), st.integers(1, 8))
 def test_every_request_ends_once_and_no_block_is_lost_or_invented(
     arrivals: list[Arrival], blocks: int, batch: int
@@ -91,6 +93,7 @@ def test_every_request_ends_once_and_no_block_is_lost_or_invented(
     assert engine.prompt_tokens == sum(one.prompt_tokens for one in arrivals)
 
 
+@settings(deadline=None)
 @given(workloads(), st.floats(1.5, 20))
 def test_the_same_requests_in_less_time_are_not_over_sooner_after_their_arrival_on_average(
     arrivals: list[Arrival], press: float

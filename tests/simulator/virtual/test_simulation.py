@@ -2,6 +2,7 @@
 
 import pytest
 
+from tidegate.fleet.events import FleetChange, FleetEvent, RequestEnded
 from tidegate.simulator.virtual.conditions import Conditions, Fault, FaultKind
 from tidegate.simulator.virtual.fleet import FleetSpec
 from tidegate.simulator.virtual.outcome import Ending
@@ -54,6 +55,26 @@ def test_requests_on_an_engine_that_dies_fail_and_others_go_to_the_fallback() ->
     assert all(one.endpoint == "10.0.0.0:8000" and one.arrived < 2.0 for one in failed)
     assert all(one.endpoint != "10.0.0.0:8000" for one in recording.outcomes if one.arrived > 2.0)
     assert all(one.ending is Ending.ANSWERED for one in recording.outcomes if one.arrived > 2.0)
+
+
+@pytest.mark.parametrize(("fault", "failed"), [((), False), ((Fault(FaultKind.DIE, 1, 0.01, 100.0),), True)])
+def test_an_endpoint_that_refused_a_request_is_told_to_have_failed_it_even_if_another_served_it(
+    fault: tuple[Fault, ...], failed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[RequestEnded] = []
+    simulation = Simulation(FLEET, steady(40), "round_robin", conditions=Conditions(faults=fault))
+    apply = simulation._fleet.apply
+
+    def listen(event: FleetEvent, now: float) -> list[FleetChange]:
+        if isinstance(event, RequestEnded):
+            told.append(event)
+        return apply(event, now)
+
+    monkeypatch.setattr(simulation._fleet, "apply", listen)
+    outcomes = simulation.run().outcomes
+    assert all(one.ending is Ending.ANSWERED for one in outcomes)
+    assert [event.failed for event in told if event.reservation_id == "1"] == [failed]
+    assert [event.failed for event in told if event.reservation_id == "2"] == [False]
 
 
 def test_an_engine_that_is_back_serves_again() -> None:

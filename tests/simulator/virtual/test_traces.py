@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.simulator.virtual import traces
@@ -86,6 +86,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
         traces.read(tmp_path / "trace")
 
 
+@settings(deadline=None)
 @given(line=st.text(max_size=200), start=st.sampled_from([AZURE, MOONCAKE, BURSTGPT, BAILIAN]))
 def test_no_line_whatever_breaks_the_reader(line: str, start: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.getbasetemp() / "any-trace"

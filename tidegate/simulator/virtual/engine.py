@@ -58,7 +58,23 @@ class _Run(NamedTuple):
 
 
 class VirtualEngine:
-    """One engine. Whoever drives it calls ``advance`` at ``next_event``; times are seconds on the virtual clock."""
+    """One engine. Whoever drives it calls ``advance`` at ``next_event``; times are seconds on the virtual clock.
+
+    Attributes:
+        profile: its speed and limits.
+        max_model_len: longest prompt and answer together, in tokens.
+        store: its KV cache.
+        decoding: the requests that are generating.
+        waiting: those that are not in the batch.
+        running: those that are, in the order of their admission.
+        prefilling: the one of them whose prompt is half computed.
+        next_event: when ``advance`` is to be called; ``None`` while there is nothing to do.
+        prompt_tokens: prompt tokens processed since its start.
+        generation_tokens: tokens generated since its start, as of the last event.
+        preemptions: how often a request lost its blocks.
+        slow: by how much every step takes longer.
+        frozen: no step is begun.
+    """
 
     def __init__(self, profile: Profile, max_model_len: int = DEFAULT_MAX_MODEL_LEN, max_queue: int = 1_024) -> None:
         """Start an idle engine.
@@ -82,7 +98,6 @@ class VirtualEngine:
         self.prefilling: Job | None = None
         self.next_event: float | None = None
         self.prompt_tokens = 0
-        self.cached_tokens = 0
         self.generation_tokens = 0
         self.preemptions = 0
         self._max_requests = profile.max_num_seqs + max_queue
@@ -203,7 +218,6 @@ class VirtualEngine:
         if job.first_token is None:
             job.first_token = now
             self.prompt_tokens += job.prompt_tokens
-            self.cached_tokens += job.cached or 0
         if job.output_tokens:
             job.generated += 1
             self.generation_tokens += 1

@@ -53,6 +53,7 @@ class _Request:
     outcome: Outcome
     destinations: tuple[str, ...] = ()
     delivered: float = 0.0
+    first_refused: bool = False
 
 
 class Simulation:
@@ -168,6 +169,7 @@ class Simulation:
             return
         endpoint = self._by_address[request.destinations[attempt]]
         if not endpoint.up:
+            request.first_refused = True
             self._at(self.now + self._conditions.connect, self._deliver, (request, attempt + 1))
             return
         arrival = request.arrival
@@ -179,6 +181,7 @@ class Simulation:
         except TooLongError:
             self._end(request, Ending.TOO_LONG)
         except QueueFullError:
+            request.first_refused = True
             self._deliver((request, attempt + 1))
         else:
             self._book(endpoint)
@@ -215,7 +218,7 @@ class Simulation:
             ttft=first - request.delivered if answered and first is not None else None,
             duration=self.now - request.delivered if answered else None,
             cached_tokens=outcome.cached_tokens if answered else None,
-            failed=ending is Ending.FAILED,
+            failed=ending is Ending.FAILED or request.first_refused,
         )
         self._at(self.now + self._conditions.end_delay, self._told, event)
 
@@ -224,6 +227,8 @@ class Simulation:
 
     def _scrape(self, endpoint: _Endpoint) -> None:
         conditions = self._conditions
+        if len(self._outcomes) == len(self._workload.arrivals):
+            return  # nobody is left to decide on
         self._fleet.apply(ScrapeStarted(endpoint.address), self.now)
         if not endpoint.up:
             self._fleet.apply(ScrapeFailed(endpoint.address, unreachable=True, reason="refused"), self.now)
