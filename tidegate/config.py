@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from tidegate import addresses, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
+from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
 from tidegate.config_tls import Tls
 from tidegate.config_values import (
     Engine,
@@ -38,20 +39,6 @@ MAX_BODY_BYTES = 268_435_456
 
 class ConfigError(Exception):
     """The configuration cannot be used; one line for each fault, naming the file, the key and what was expected."""
-
-
-class Listener(Section):
-    """Where Envoy listens for clients."""
-
-    address: Ip = Field("127.0.0.1", description="IP address that Envoy binds; 0.0.0.0 for all.")
-    port: Port = Field(8080, description="Port that Envoy binds.")
-
-
-class Admin(Section):
-    """Where Tidegate serves /metrics, /healthz, /readyz and the pages behind `tidegate status`."""
-
-    address: Ip = Field("127.0.0.1", description="IP address to bind.")
-    port: Port = Field(9090, description="Port to bind.")
 
 
 class Control(Section):
@@ -104,16 +91,6 @@ class Control(Section):
         return self.advertise or self.address
 
 
-class Envoy(Section):
-    """The Envoy that `tidegate up` starts."""
-
-    admin_address: Ip = Field(
-        "127.0.0.1", description="IP address of Envoy's own admin page. Keep it on loopback: it can stop Envoy."
-    )
-    admin_port: Port = Field(9901, description="Port of Envoy's own admin page.")
-    concurrency: int = Field(2, ge=1, le=256, description="Worker threads.")
-
-
 class Limits(Section):
     """Bounds on what one request may take."""
 
@@ -149,46 +126,6 @@ class Limits(Section):
         ge=25.0,
         description="How long a request counts as in flight without a sign of life; Envoy gives one every 10 seconds.",
     )
-
-
-class Scrape(Section):
-    """How the engines are asked for their load."""
-
-    interval_seconds: Seconds = Field(
-        1.0, ge=0.05, description="Pause between two scrapes of one endpoint, jittered by a tenth."
-    )
-    timeout_seconds: Seconds = Field(2.0, ge=0.001, description="Deadline of one scrape.")
-    max_bytes: int = Field(
-        4_194_304,
-        ge=1024,
-        le=268_435_456,
-        description="Largest page that is read, in bytes; a larger one counts as a failed scrape.",
-    )
-
-    @property
-    def stale_after_seconds(self) -> float:
-        """How long a report counts: until two scrapes in a row have brought no new one."""
-        return 3 * self.interval_seconds + self.timeout_seconds
-
-
-REFUSE = "refuse"
-
-
-class UnknownPaths(Section):
-    """What becomes of requests on paths that Tidegate does not know: `refuse`, or the pool that takes them, unread."""
-
-    pool: PoolName | None = Field(
-        description="Its name. Engines have paths that are not for everybody, such as those that load other models."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _word(cls, value: Any) -> Any:
-        if isinstance(value, cls | dict):
-            return value
-        if value != REFUSE:
-            raise fault(f"expected {REFUSE}, or a mapping with the key pool, not {shown(value)}")
-        return {"pool": None}
 
 
 class Endpoint(Section):

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from tests.engines import pages
 from tests.engines.engine_server import answering
-from tidegate.config import Scrape
+from tidegate.config_sections import Scrape
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import FleetEvent, ScrapeStarted
 from tidegate.fleet.load import EngineReport

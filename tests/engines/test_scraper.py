@@ -12,7 +12,7 @@ from tests.engines import pages
 from tests.engines.engine_server import Connection, EngineServer, Handler, answering, sending, serving
 from tests.engines.scrapes import LLAMACPP, LLAMACPP_REPORT, Record, logged, scraping
 from tests.ports import free_port
-from tidegate.config import Scrape
+from tidegate.config_sections import Scrape
 from tidegate.engines import scraper as module
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import FleetEvent, LoadReported, ScrapeFailed, ScrapeStarted

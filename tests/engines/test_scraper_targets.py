@@ -8,7 +8,7 @@ import pytest
 from tests.engines import pages
 from tests.engines.engine_server import Connection, answering, serving
 from tests.engines.scrapes import LLAMACPP, Record, scraping
-from tidegate.config import Scrape
+from tidegate.config_sections import Scrape
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import LoadReported, ScrapeStarted
 from tidegate.fleet.load import EngineReport

@@ -14,6 +14,7 @@ from tidegate.fleet.state import Fleet
 from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal, RefusalReason
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
+from tidegate.scheduling.subset import Subset
 from tidegate.tokens.count import CountSource, TokenCount
 
 RNG = Draws([0.5])
@@ -132,22 +133,9 @@ def test_an_unknown_filter_or_picker_is_refused(policy: Policy) -> None:
 
 
 def test_a_placed_request_is_the_same_but_for_what_was_found_out() -> None:
+    among = (Subset.of(["10.0.0.1:80"]),)
     whole = InferenceRequest(
-        *(
-            "q",
-            "chat_completions",
-            "m",
-            TokenCount(5, CountSource.EXACT),
-            7,
-            True,
-            "a",
-            (1, 2),
-            16,
-            "s",
-            "l",
-            9,
-            (frozenset({"x"}),),
-        )
+        *("q", "chat_completions", "m", TokenCount(5, CountSource.EXACT), 7, True, "a", (1, 2), 16, "s", "l", 9, among)
     )
     assert len(fields(whole)) == 13, "another field must be handed on as well"
     assert whole.placed("b", "k", 8) == replace(whole, pool="b", adapter="k", output_tokens=8)

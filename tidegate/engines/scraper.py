@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 
 from tidegate import addresses
-from tidegate.config import Scrape
+from tidegate.config_sections import Scrape
 from tidegate.engines import dialects, fetch
 from tidegate.engines.dialect import Dialect
 from tidegate.engines.exposition import Page, parse
