@@ -2,7 +2,7 @@
 
 import asyncio
 
-from extproc import passthrough, picker_codec
+from extproc import affinity, passthrough, picker_codec
 from extproc.answer import Answer
 from extproc.apis import PASSED_ON, Api, match
 from extproc.body import ParsedBody
@@ -16,6 +16,7 @@ from tidegate import addresses
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.subset import Subset
+from tidegate.tokens import prefix
 from tidegate.tokens.count import CountSource, TokenCount
 
 
@@ -177,6 +178,9 @@ class PickerRequest:
         if self._api is None:
             raise LocalProtocolError("a decision before there was an API")
         self._model = parsed.model
+        beginning = prefix.NONE
+        if not unread and self._desk.wants_prefix(parsed.model, self._pool):
+            beginning = affinity.beginning(parsed, prompt.tokens)
         limit = parsed.max_output_tokens
         self._request = InferenceRequest(
             id=self._desk.new_id(self._request_id),
@@ -186,6 +190,9 @@ class PickerRequest:
             max_output_tokens=None if limit is None else limit * parsed.choices,
             stream=parsed.stream,
             pool=self._pool,
+            prefix=beginning.hashes,
+            block_tokens=beginning.block_tokens,
+            session=affinity.session_of(self._headers.headers),
             among=self._among,
         )
         outcome = self._desk.decide(self._request)
