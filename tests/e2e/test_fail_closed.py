@@ -54,8 +54,17 @@ def _unreferring(resource: Resource) -> Resource:
     return Resource(resource.type_url, resource.name, resource.body)
 
 
+async def _decide_within(gateway: Gateway, seconds: float) -> None:
+    """Have Envoy wait for decisions for as long."""
+    limits = gateway.config.limits.model_copy(update={"decision_timeout_seconds": seconds})
+    gateway.config = gateway.config.model_copy(update={"limits": limits})
+    gateway.control.server.publish(gateway.snapshot(*(engine.address for engine in gateway.engines)))
+    await asyncio.sleep(0.5)
+
+
 async def test_more_decisions_may_wait_at_once_than_envoy_lets_wait_by_default(gateway: Gateway) -> None:
     waiting = 1_200
+    await _decide_within(gateway, 120.0)  # on a busy machine it takes a while until all are there
     gateway.decider.gate = asyncio.Event()
     url = f"http://127.0.0.1:{gateway.config.listener.port}{CHAT}"
     connector = aiohttp.TCPConnector(limit=0)
@@ -69,7 +78,7 @@ async def test_more_decisions_may_wait_at_once_than_envoy_lets_wait_by_default(g
 
         asked = [asyncio.create_task(one()) for _ in range(waiting)]
         try:
-            await eventually(lambda: len(gateway.decider.bodies) == waiting, 60)
+            await eventually(lambda: len(gateway.decider.bodies) >= waiting, 90)
         finally:
             gateway.decider.gate.set()
         statuses = await asyncio.gather(*asked)
@@ -78,10 +87,7 @@ async def test_more_decisions_may_wait_at_once_than_envoy_lets_wait_by_default(g
 
 
 async def test_a_decider_that_hangs_is_given_up_with_504_and_asked_again_for_the_next(gateway: Gateway) -> None:
-    limits = gateway.config.limits.model_copy(update={"decision_timeout_seconds": 0.5})
-    gateway.config = gateway.config.model_copy(update={"limits": limits})
-    gateway.control.server.publish(gateway.snapshot(*(engine.address for engine in gateway.engines)))
-    await asyncio.sleep(0.5)
+    await _decide_within(gateway, 0.5)
     gateway.decider.gate = asyncio.Event()
 
     status, answer = await gateway.post()
