@@ -85,6 +85,16 @@ class Fleet:
             return 0
         return round(self._pools[pool].outputs.mean(kind, limit))
 
+    def mix(self, pool: str) -> tuple[float, float]:
+        """Return the mean tokens of the prompts and of the answers in ``pool``, as learned.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        state = self._pools[pool]
+        output = state.outputs.mean("", None)
+        return max(1.0, state.request_tokens.value - output), output
+
     def longest_output(self, pool: str, limit: int | None, kind: str = "", share: float = 0.9) -> int:
         """Return the tokens that an answer exceeds with a chance of no more than ``1 - share``; else likewise.
 

@@ -29,6 +29,7 @@ from tidegate.runtime.alone import Alone
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
 from tidegate.runtime.discovery_log import DiscoveryLog
+from tidegate.runtime.learned_weights import LEARNING, LearnedWeights
 from tidegate.runtime.lessons import lesson
 from tidegate.runtime.publisher import Publisher
 from tidegate.runtime.reload import ConfigFile
@@ -44,6 +45,9 @@ from tidegate.tokens.correction import Corrections
 from xds.server import DiscoveryServer
 
 logger = logging.getLogger("tidegate")
+
+WEIGH_SECONDS = 5.0
+"""Pause between two looks at what was learned of the endpoints' speed."""
 
 EXPIRY_SECONDS = 1.0
 """Pause between two looks for leases that ran out."""
@@ -96,7 +100,8 @@ class ControlPlane:
             lambda _, outcome, took: self._metrics.scraped(outcome, took),
         )
         self._discovery = DiscoveryServer(DiscoveryLog(self._metrics))
-        self._publisher = Publisher(self._discovery, self._views, time.monotonic)
+        self._weights = LearnedWeights()
+        self._publisher = Publisher(self._discovery, self._weighed, time.monotonic)
         self._watched = ConfigFile(file, config)
 
     def reload(self) -> None:
@@ -123,6 +128,7 @@ class ControlPlane:
                     tasks.create_task(self._scraper.run()),
                     tasks.create_task(self._publisher.run(lambda: self._config)),
                     tasks.create_task(self._expire()),
+                    tasks.create_task(self._weigh()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
                     tasks.create_task(self._deciding.run()),
                 ]
@@ -203,6 +209,18 @@ class ControlPlane:
     def _request_progressed(self, record: RequestRecord) -> None:
         if record.reservation:
             self._apply(RequestProgressed(record.reservation))
+
+    def _weighed(self) -> tuple[PoolView, ...]:
+        """Return all pools with the weights that Envoy is to be told."""
+        learning = {pool.name for pool in self._config.pools if pool.policy in LEARNING}
+        return self._weights.applied(self._views(), learning, self._fleet.mix)
+
+    async def _weigh(self) -> None:
+        """Have weights that were learned told, for ever."""
+        while True:
+            await asyncio.sleep(WEIGH_SECONDS)
+            if any(pool.policy in LEARNING for pool in self._config.pools):
+                self._publisher.changed()
 
     async def _expire(self) -> None:
         while True:
