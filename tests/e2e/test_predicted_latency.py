@@ -50,3 +50,16 @@ def test_the_faster_engine_is_found_without_weights_or_a_gpu(tmp_path: Path) -> 
         assert pace(fast)["step_seconds"] < 0.8 * pace(slow)["step_seconds"]
         served = Counter(clients.map(lambda number: stream(stack, number), range(60, 120)))
         assert served[fast] > 2 * served[slow]
+        # Envoy's own balancer, which serves where no pick can, is told as well.
+        until(lambda: weights(stack)[fast] > 1.2 * weights(stack)[slow], 15, "Envoy knows the faster one")
+
+
+def weights(stack: Stack) -> dict[str, int]:
+    """What Envoy was told of the pool's endpoints, by address."""
+    _, dump, _ = fetch(f"http://127.0.0.1:{stack.config['envoy']['admin_port']}/config_dump?include_eds")
+    (found,) = (part for part in dump["configs"] if part["@type"].endswith("EndpointsConfigDump"))
+    assignments = [one["endpoint_config"] for one in found["dynamic_endpoint_configs"]]
+    (pool,) = (one for one in assignments if one["cluster_name"] == "default")
+    members = [member for locality in pool["endpoints"] for member in locality["lb_endpoints"]]
+    sockets = [(one["endpoint"]["address"]["socket_address"], one["load_balancing_weight"]) for one in members]
+    return {f"{socket['address']}:{socket['port_value']}": weight for socket, weight in sockets}
