@@ -23,7 +23,7 @@ from tidegate.fleet.events import (
 )
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.image import FleetImage, MemberImage, PoolImage
-from tidegate.fleet.ledger import Ledger
+from tidegate.fleet.ledger import Ledger, Reservation
 from tidegate.fleet.load import foreign_requests, plausible
 from tidegate.fleet.member import Member, PoolState
 from tidegate.fleet.prefix_index import MAX_BLOCKS
@@ -194,8 +194,16 @@ class Fleet:
             member.report, member.reported_at = known.report, known.reported_at
             member.own_at_scrape, member.foreign = known.own_at_scrape, known.foreign
             member.work.rates.restore(known.rates, known.report.kv_capacity_tokens)
-        for reservation in image.reservations:
+        for reservation in sorted(image.reservations, key=lambda one: one.reserved_at):
+            self._work_on(reservation, reservation.reserved_at)
             self.ledger.reserve(reservation, now)
+
+    def _work_on(self, reservation: Reservation, now: float) -> None:
+        """Have its endpoint begin with ``reservation``, which is not in the ledger yet, at ``now`` (seconds)."""
+        pool, member = self._pools.get(reservation.pool), self._endpoints.get(reservation.address)
+        if pool is not None and member is not None:
+            held = self.ledger.inflight(reservation.address).tokens
+            member.work.started(reservation, pool.load(member, self.ledger), held, now)
 
     @singledispatchmethod
     def _apply(self, event: FleetEvent, now: float) -> Iterable[FleetChange]:
@@ -273,10 +281,8 @@ class Fleet:
         if event.reservation.id in self.ledger:
             return ()  # told twice
         reservation = event.reservation
-        pool, member = self._pools.get(reservation.pool), self._endpoints.get(reservation.address)
-        if pool is not None and member is not None:
-            held = self.ledger.inflight(reservation.address).tokens
-            member.work.started(reservation, pool.load(member, self.ledger), held, now)
+        pool = self._pools.get(reservation.pool)
+        self._work_on(reservation, now)
         self.ledger.reserve(reservation, now)
         if pool is not None:
             pool.request_tokens.observe(reservation.tokens)

@@ -111,20 +111,19 @@ class Work:
     # -- what readers see
 
     def standing(self, now: float) -> tuple[float, float, float]:
-        """Return how it stands at ``now`` (seconds).
+        """Return how it stands at ``now`` (seconds); before what was heard last, as then.
 
         In this order: prompt tokens sent there and not prefilled yet; the share of its time, 0 to 1, that the prompts
         of the last seconds took; the share of requests, 0 to 1, that failed there of late.
         """
         backlog, busy, failing = self._backlog, self._busy, self._failing
         if backlog:
-            left = backlog - (now - self._at) / self._each
+            left = backlog - max(0.0, now - self._at) / self._each
             backlog = max(0.0, left)
         if busy:
-            busy *= math.exp((self._at - now) / BUSY_SECONDS)
-            busy = min(1.0, busy)
+            busy = min(1.0, busy * math.exp(min(0.0, self._at - now) / BUSY_SECONDS))
         if failing:
-            failing *= math.exp((self._failed_at - now) / FAILURE_SECONDS)
+            failing *= math.exp(min(0.0, self._failed_at - now) / FAILURE_SECONDS)
         return backlog, busy, failing
 
     # -- what happens

@@ -14,6 +14,7 @@ from tidegate.config_values import CHECKED
 from tidegate.fleet.events import FleetEvent, LoadReported, RequestProgressed, RequestReserved, ScrapeFailed
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
+from tidegate.fleet.view import EndpointView
 from tidegate.runtime.workers import messages
 from tidegate.runtime.workers.framing import Deframer
 from tidegate.tokens.correction import Corrections
@@ -61,6 +62,11 @@ def test_what_is_no_message_is_an_error() -> None:
             messages.from_worker.decode(data)
 
 
+def without_reckonings(view: EndpointView) -> EndpointView:
+    """Leave out what an engine works on, which is reckoned anew from the reservations."""
+    return view._replace(context=0.0, backlog=0.0, busy=0.0)
+
+
 def test_a_welcome_makes_an_equal_fleet() -> None:
     fleet = fleet_of(pool(A, B))
     fleet.apply(LoadReported(A, EngineReport(3.0, 1.0, 0.5, None, None, math.inf)), 1.0)
@@ -77,7 +83,8 @@ def test_a_welcome_makes_an_equal_fleet() -> None:
     assert isinstance(arrived, messages.Welcome)
     replica = Fleet(45.0)
     replica.restore(arrived.fleet, 3.0)
-    assert replica.views(3.0) == fleet.views(3.0)
+    (theirs,), (ours,) = replica.views(3.0), fleet.views(3.0)
+    assert [without_reckonings(one) for one in theirs.endpoints] == [without_reckonings(one) for one in ours.endpoints]
     assert replica.pools == fleet.pools
     assert list(replica.ledger) == list(fleet.ledger)
     assert seen(replica, B, 3.0).ejected

@@ -8,6 +8,9 @@ from typing import Final
 import msgspec
 
 from tidegate.fleet.events import (
+    BlocksCleared,
+    BlocksRemoved,
+    BlocksStored,
     FleetEvent,
     LoadReported,
     PoolsDeclared,
@@ -114,7 +117,28 @@ class Ended(Message, frozen=True, tag=True):
     event: RequestEnded
 
 
-Fact = Declared | Scraping | Reported | Unanswered | ReservedElsewhere | Ended
+class Stored(Message, frozen=True, tag=True):
+    """See ``Declared``."""
+
+    now: float
+    event: BlocksStored
+
+
+class Removed(Message, frozen=True, tag=True):
+    """See ``Declared``."""
+
+    now: float
+    event: BlocksRemoved
+
+
+class Cleared(Message, frozen=True, tag=True):
+    """See ``Declared``."""
+
+    now: float
+    event: BlocksCleared
+
+
+Fact = Declared | Scraping | Reported | Unanswered | ReservedElsewhere | Ended | Stored | Removed | Cleared
 ToWorker = Welcome | Prepare | Decide | Taught | Stop | Fact
 
 _FACTS: Final = {
@@ -124,6 +148,9 @@ _FACTS: Final = {
     ScrapeFailed: Unanswered,
     RequestReserved: ReservedElsewhere,
     RequestEnded: Ended,
+    BlocksStored: Stored,
+    BlocksRemoved: Removed,
+    BlocksCleared: Cleared,
 }
 
 
