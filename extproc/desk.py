@@ -1,6 +1,6 @@
 """What the request path asks of the rest of the program; the composition root provides it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from extproc.intake import Intake
@@ -8,6 +8,10 @@ from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import TokenCount
 from tidegate.tokens.prompt import Prompt
+
+
+def _nothing(_: str) -> bool:
+    return False
 
 
 class Catalogue(NamedTuple):
@@ -19,6 +23,7 @@ class Catalogue(NamedTuple):
         unknown_paths: the pool that takes what comes on paths that are not known; empty where that is refused.
         injecting: the pools whose streams are asked for their usage where the client did not ask.
         reading: the pools whose answers pass through here, so that what the client did not ask for can be kept back.
+        serves: whether a model is served that is not among ``models``, because a pattern matches it.
     """
 
     models: Sequence[str] = ()
@@ -26,6 +31,7 @@ class Catalogue(NamedTuple):
     unknown_paths: str = ""
     injecting: frozenset[str] = frozenset()
     reading: frozenset[str] = frozenset()
+    serves: Callable[[str], bool] = _nothing
 
 
 class Desk(Protocol):

@@ -173,7 +173,11 @@ class Pool(Section):
         3, ge=1, le=10, description="How many endpoints a decision names: the pick, then the fallbacks for retries."
     )
     retries: int = Field(
-        2, ge=0, le=10, description="How often Envoy tries again elsewhere while nothing was delivered."
+        2,
+        ge=0,
+        le=10,
+        description="How often Envoy tries again elsewhere while nothing was delivered: after a failed connection, a reset "
+        "before the answer, 429, 502 or 503; a 500 may be the request's own doing, and is passed on.",
     )
     fail_open: bool = Field(
         default=False,

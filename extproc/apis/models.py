@@ -36,7 +36,7 @@ def answer(headers: Mapping[str, str], catalogue: Catalogue) -> bytes:
     listing, _, name = path.partition(PATHS[1])
     if not listing:
         name = unquote(name, errors="replace")
-        if name not in catalogue.models:
+        if name not in catalogue.models and not catalogue.serves(name):
             raise no_such_model(name)
         return msgspec.json.encode(describe(name, catalogue.created))
     if describe is _for_anthropic:

@@ -67,6 +67,16 @@ def test_every_address_and_the_file_are_named() -> None:
         assert said in text
 
 
+def test_the_ports_are_told_with_what_comes_there() -> None:
+    alone, several = config("10.0.0.1:8000"), config("10.0.0.1:8000")
+    several = several.model_copy(update={"control": several.control.model_copy(update={"workers": 2})})
+    assert "18000 (discovery), 127.0.0.1:18001 (decisions, access log)" in _welcome.text(
+        alone, FILE, "q", simulated=False
+    )
+    told = "18000 (discovery, access log), 127.0.0.1:18001, 127.0.0.1:18002 (decisions)"
+    assert told in _welcome.text(several, FILE, "q", simulated=False)
+
+
 def test_what_is_pasted_survives_the_shell_whatever_the_model_is_called() -> None:
     name = 'it\'s $HOME `x` "quoted"'
     plain, streamed = bodies(_welcome.text(config("127.0.0.1:1"), FILE, name, simulated=False))

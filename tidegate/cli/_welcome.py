@@ -60,8 +60,10 @@ def text(config: Config, config_file: Path, model: str, *, simulated: bool) -> s
     clients = url(config.listener.address, config.listener.port)
     admin = url(config.admin.address, config.admin.port)
     envoy = url(config.envoy.admin_address, config.envoy.admin_port)
-    discovery = url(config.control.address, config.control.xds_port).removeprefix("http://")
-    decisions = url(config.control.address, config.control.ext_proc_port).removeprefix("http://")
+    control = config.control
+    discovery = url(control.address, control.xds_port).removeprefix("http://")
+    decisions = ", ".join(url(control.address, port).removeprefix("http://") for port in control.ports)
+    with_log = (", access log", "") if control.access_log_port == control.xds_port else ("", ", access log")
     ask = f"{clients}/v1/chat/completions -H 'content-type: application/json' -d"
     body = {"model": model, "max_tokens": 32, "messages": [{"role": "user", "content": "hello"}]}
     try_them = "Try:" if model != PLACEHOLDER else f"Try, with the name of a model in place of {PLACEHOLDER}:"
@@ -72,7 +74,7 @@ def text(config: Config, config_file: Path, model: str, *, simulated: bool) -> s
             f"  clients      {clients}/v1",
             f"  metrics      {admin}/metrics   (also /healthz, /readyz, /status)",
             f"  envoy admin  {envoy}",
-            f"  gRPC         {discovery} (discovery, access log), {decisions} (decisions)",
+            f"  gRPC         {discovery} (discovery{with_log[0]}), {decisions} (decisions{with_log[1]})",
             f"  config       {config_file}   (watched: a change is taken over)",
             "  endpoints",
             *_endpoints(config, simulated=simulated),

@@ -95,6 +95,8 @@ def command(
 ) -> None:
     """Run simulated engines that look like vLLM, until SIGINT or SIGTERM.
 
+    They serve chat completions, completions, embeddings, /v1/models, /metrics and /health, and answer 404 to the rest.
+
     A token is four bytes of text. Every answer says in its header x-served-by which engine gave it; real engines do
     not. POST /fault sets faults, GET /fault shows them: {"fail_rate": 0.5}, {"slow": 3}, {"hang": true},
     {"unhealthy": true}, {"freeze": true}, {"error_after": 5}, {"break_after": 5}, {"die": true}, {"reset": true}.

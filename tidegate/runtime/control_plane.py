@@ -158,7 +158,8 @@ class ControlPlane:
         match change:
             case MembershipChanged(added, removed):
                 self._publisher.changed()
-                event(logger, "endpoints changed", added=", ".join(added), removed=", ".join(removed))
+                if added or removed:
+                    event(logger, "endpoints changed", added=", ".join(added), removed=", ".join(removed))
             case ReachabilityChanged(address, reachability, reason):
                 self._publisher.changed()
                 level = logging.WARNING if reachability is Reachability.UNREACHABLE else logging.INFO

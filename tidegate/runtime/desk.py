@@ -73,6 +73,7 @@ class Desk:
             unknown_paths,
             injecting=frozenset(pool.name for pool in pools if pool.injects_usage),
             reading=frozenset(pool.name for pool in pools if pool.usage == "stream"),
+            serves=lambda model: self._dispatcher.pool_of(model) is not None,
         )
 
     def catalogue(self) -> Catalogue:

@@ -138,7 +138,8 @@ class PickerPlane:
     def _tell(self, change: FleetChange) -> None:
         match change:
             case MembershipChanged(added, removed):
-                event(logger, "endpoints changed", added=", ".join(added), removed=", ".join(removed))
+                if added or removed:
+                    event(logger, "endpoints changed", added=", ".join(added), removed=", ".join(removed))
             case ReachabilityChanged(address, reachability, reason):
                 level = logging.WARNING if reachability is Reachability.UNREACHABLE else logging.INFO
                 event(logger, f"endpoint {reachability.value}", level=level, address=address, reason=reason)

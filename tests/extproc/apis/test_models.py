@@ -12,6 +12,15 @@ from tests.extproc.envoy_model import ask
 SERVED = Catalogue(("small", "org/large"), 1_700_000_000)
 
 
+def test_a_model_that_a_pattern_matches_can_be_looked_up_although_it_is_not_listed() -> None:
+    catalogue = Catalogue(("m",), 1, serves=lambda model: model.startswith("small-"))
+    found = json.loads(answer({":path": "/v1/models/small-1"}, catalogue))
+    assert found["id"] == "small-1"
+    assert [one["id"] for one in json.loads(answer({":path": "/v1/models"}, catalogue))["data"]] == ["m"]
+    with pytest.raises(ApiError, match="does not exist"):
+        answer({":path": "/v1/models/large-1"}, catalogue)
+
+
 def test_the_list_has_every_model_in_openais_shape() -> None:
     assert json.loads(answer({":path": "/v1/models"}, SERVED)) == {
         "object": "list",
