@@ -6,7 +6,6 @@ Header values travel in ``raw_value``, both ways; ``value`` stays empty.
 from collections.abc import Mapping
 from typing import NamedTuple, cast
 
-from google.protobuf import struct_pb2
 from google.protobuf.message import DecodeError
 
 from extproc import deadline
@@ -102,9 +101,13 @@ def _headers(received: core_pb2.HeaderMap) -> dict[str, str]:
     return headers
 
 
-def _attributes(sent: struct_pb2.Struct) -> dict[str, str]:
+def _attributes(sent: ext_proc_pb2.Attributes) -> dict[str, str]:
     """Return the headers that the attributes stand for; a header that the request lacks is not among them."""
-    return {ATTRIBUTES[name]: value.string_value for name, value in sent.fields.items() if name in ATTRIBUTES}
+    return {
+        ATTRIBUTES[name]: value.string_value.decode("latin-1")
+        for name, value in sent.fields.items()
+        if name in ATTRIBUTES
+    }
 
 
 class Rewritten(NamedTuple):

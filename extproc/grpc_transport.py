@@ -14,6 +14,9 @@ from extproc.transport import ENVELOPE_BYTES, METHOD, SERVICE, Begin, Ending, Ob
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
+STREAMS_PER_CONNECTION = 10_000
+"""Open streams that a peer may have on one connection; without a limit, one peer can take all memory."""
+
 WAITING_STREAMS = 100_000
 """Streams that may wait to be taken up: as many as Envoy may have open."""
 
@@ -30,6 +33,7 @@ def server_options(max_body_bytes: int) -> Sequence[tuple[str, int]]:
     """
     return (
         ("grpc.max_receive_message_length", max_body_bytes + ENVELOPE_BYTES),
+        ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
         ("grpc.server.max_pending_requests", WAITING_STREAMS),
         ("grpc.server.max_pending_requests_hard_limit", WAITING_STREAMS),
         ("grpc.so_reuseport", 0),

@@ -28,13 +28,15 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from protos import core_pb2 as protos_dot_core__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15protos/ext_proc.proto\x12\x11tidegate.envoy.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x11protos/core.proto\"\x8a\x05\n\x0eProcessingMode\x12M\n\x13request_header_mode\x18\x01 \x01(\x0e\x32\x30.tidegate.envoy.v1.ProcessingMode.HeaderSendMode\x12N\n\x14response_header_mode\x18\x02 \x01(\x0e\x32\x30.tidegate.envoy.v1.ProcessingMode.HeaderSendMode\x12I\n\x11request_body_mode\x18\x03 \x01(\x0e\x32..tidegate.envoy.v1.ProcessingMode.BodySendMode\x12J\n\x12response_body_mode\x18\x04 \x01(\x0e\x32..tidegate.envoy.v1.ProcessingMode.BodySendMode\x12N\n\x14request_trailer_mode\x18\x05 \x01(\x0e\x32\x30.tidegate.envoy.v1.ProcessingMode.HeaderSendMode\x12O\n\x15response_trailer_mode\x18\x06 \x01(\x0e\x32\x30.tidegate.envoy.v1.ProcessingMode.HeaderSendMode\"1\n\x0eHeaderSendMode\x12\x0b\n\x07\x44\x45\x46\x41ULT\x10\x00\x12\x08\n\x04SEND\x10\x01\x12\x08\n\x04SKIP\x10\x02\"n\n\x0c\x42odySendMode\x12\x08\n\x04NONE\x10\x00\x12\x0c\n\x08STREAMED\x10\x01\x12\x0c\n\x08\x42UFFERED\x10\x02\x12\x14\n\x10\x42UFFERED_PARTIAL\x10\x03\x12\x18\n\x14\x46ULL_DUPLEX_STREAMED\x10\x04\x12\x08\n\x04GRPC\x10\x05\"\xe5\x01\n\x15ProtocolConfiguration\x12I\n\x11request_body_mode\x18\x01 \x01(\x0e\x32..tidegate.envoy.v1.ProcessingMode.BodySendMode\x12J\n\x12response_body_mode\x18\x02 \x01(\x0e\x32..tidegate.envoy.v1.ProcessingMode.BodySendMode\x12\x35\n-send_body_without_waiting_for_header_response\x18\x03 \x01(\x08\"S\n\x0bHttpHeaders\x12-\n\x07headers\x18\x01 \x01(\x0b\x32\x1c.tidegate.envoy.v1.HeaderMap\x12\x15\n\rend_of_stream\x18\x03 \x01(\x08\"/\n\x08HttpBody\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08\">\n\x0cHttpTrailers\x12.\n\x08trailers\x18\x01 \x01(\x0b\x32\x1c.tidegate.envoy.v1.HeaderMap\"\xa7\x05\n\x11ProcessingRequest\x12\x39\n\x0frequest_headers\x18\x02 \x01(\x0b\x32\x1e.tidegate.envoy.v1.HttpHeadersH\x00\x12:\n\x10response_headers\x18\x03 \x01(\x0b\x32\x1e.tidegate.envoy.v1.HttpHeadersH\x00\x12\x33\n\x0crequest_body\x18\x04 \x01(\x0b\x32\x1b.tidegate.envoy.v1.HttpBodyH\x00\x12\x34\n\rresponse_body\x18\x05 \x01(\x0b\x32\x1b.tidegate.envoy.v1.HttpBodyH\x00\x12;\n\x10request_trailers\x18\x06 \x01(\x0b\x32\x1f.tidegate.envoy.v1.HttpTrailersH\x00\x12<\n\x11response_trailers\x18\x07 \x01(\x0b\x32\x1f.tidegate.envoy.v1.HttpTrailersH\x00\x12\x35\n\x10metadata_context\x18\x08 \x01(\x0b\x32\x1b.tidegate.envoy.v1.Metadata\x12H\n\nattributes\x18\t \x03(\x0b\x32\x34.tidegate.envoy.v1.ProcessingRequest.AttributesEntry\x12\x1a\n\x12observability_mode\x18\n \x01(\x08\x12\x41\n\x0fprotocol_config\x18\x0b \x01(\x0b\x32(.tidegate.envoy.v1.ProtocolConfiguration\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct:\x02\x38\x01\x42\t\n\x07request\"c\n\x0eHeaderMutation\x12\x39\n\x0bset_headers\x18\x01 \x03(\x0b\x32$.tidegate.envoy.v1.HeaderValueOption\x12\x16\n\x0eremove_headers\x18\x02 \x03(\t\";\n\x14StreamedBodyResponse\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08\"\x86\x01\n\x0c\x42odyMutation\x12\x0e\n\x04\x62ody\x18\x01 \x01(\x0cH\x00\x12\x14\n\nclear_body\x18\x02 \x01(\x08H\x00\x12\x44\n\x11streamed_response\x18\x03 \x01(\x0b\x32\'.tidegate.envoy.v1.StreamedBodyResponseH\x00\x42\n\n\x08mutation\"\xcb\x02\n\x0e\x43ommonResponse\x12@\n\x06status\x18\x01 \x01(\x0e\x32\x30.tidegate.envoy.v1.CommonResponse.ResponseStatus\x12:\n\x0fheader_mutation\x18\x02 \x01(\x0b\x32!.tidegate.envoy.v1.HeaderMutation\x12\x36\n\rbody_mutation\x18\x03 \x01(\x0b\x32\x1f.tidegate.envoy.v1.BodyMutation\x12.\n\x08trailers\x18\x04 \x01(\x0b\x32\x1c.tidegate.envoy.v1.HeaderMap\x12\x19\n\x11\x63lear_route_cache\x18\x05 \x01(\x08\"8\n\x0eResponseStatus\x12\x0c\n\x08\x43ONTINUE\x10\x00\x12\x18\n\x14\x43ONTINUE_AND_REPLACE\x10\x01\"F\n\x0fHeadersResponse\x12\x33\n\x08response\x18\x01 \x01(\x0b\x32!.tidegate.envoy.v1.CommonResponse\"C\n\x0c\x42odyResponse\x12\x33\n\x08response\x18\x01 \x01(\x0b\x32!.tidegate.envoy.v1.CommonResponse\"N\n\x10TrailersResponse\x12:\n\x0fheader_mutation\x18\x01 \x01(\x0b\x32!.tidegate.envoy.v1.HeaderMutation\"\x1c\n\nGrpcStatus\x12\x0e\n\x06status\x18\x01 \x01(\r\"\xc9\x01\n\x11ImmediateResponse\x12-\n\x06status\x18\x01 \x01(\x0b\x32\x1d.tidegate.envoy.v1.HttpStatus\x12\x32\n\x07headers\x18\x02 \x01(\x0b\x32!.tidegate.envoy.v1.HeaderMutation\x12\x0c\n\x04\x62ody\x18\x03 \x01(\x0c\x12\x32\n\x0bgrpc_status\x18\x04 \x01(\x0b\x32\x1d.tidegate.envoy.v1.GrpcStatus\x12\x0f\n\x07\x64\x65tails\x18\x05 \x01(\t\"\xb7\x06\n\x12ProcessingResponse\x12=\n\x0frequest_headers\x18\x01 \x01(\x0b\x32\".tidegate.envoy.v1.HeadersResponseH\x00\x12>\n\x10response_headers\x18\x02 \x01(\x0b\x32\".tidegate.envoy.v1.HeadersResponseH\x00\x12\x37\n\x0crequest_body\x18\x03 \x01(\x0b\x32\x1f.tidegate.envoy.v1.BodyResponseH\x00\x12\x38\n\rresponse_body\x18\x04 \x01(\x0b\x32\x1f.tidegate.envoy.v1.BodyResponseH\x00\x12?\n\x10request_trailers\x18\x05 \x01(\x0b\x32#.tidegate.envoy.v1.TrailersResponseH\x00\x12@\n\x11response_trailers\x18\x06 \x01(\x0b\x32#.tidegate.envoy.v1.TrailersResponseH\x00\x12\x42\n\x12immediate_response\x18\x07 \x01(\x0b\x32$.tidegate.envoy.v1.ImmediateResponseH\x00\x12\x31\n\x10\x64ynamic_metadata\x18\x08 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x38\n\rmode_override\x18\t \x01(\x0b\x32!.tidegate.envoy.v1.ProcessingMode\x12;\n\x18override_message_timeout\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12_\n\x16typed_dynamic_metadata\x18\r \x03(\x0b\x32?.tidegate.envoy.v1.ProcessingResponse.TypedDynamicMetadataEntry\x1aQ\n\x19TypedDynamicMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.google.protobuf.Any:\x02\x38\x01\x42\n\n\x08responseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15protos/ext_proc.proto\x12\x11tidegate.envoy.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x11protos/core.proto\"\x8a\x05\n\x0eProcessingMode\x12M\n\x13request_header_mode\x18\x01 \x01(\x0e\x32\x30.tidegate.envoy.v1.ProcessingMode.HeaderSendMode\x12N\n\x14response_header_mode\x18\x02 \x01(\x0e\x32\x30.tidegate.envoy.v1.ProcessingMode.HeaderSendMode\x12I\n\x11request_body_mode\x18\x03 \x01(\x0e\x32..tidegate.envoy.v1.ProcessingMode.BodySendMode\x12J\n\x12response_body_mode\x18\x04 \x01(\x0e\x32..tidegate.envoy.v1.ProcessingMode.BodySendMode\x12N\n\x14request_trailer_mode\x18\x05 \x01(\x0e\x32\x30.tidegate.envoy.v1.ProcessingMode.HeaderSendMode\x12O\n\x15response_trailer_mode\x18\x06 \x01(\x0e\x32\x30.tidegate.envoy.v1.ProcessingMode.HeaderSendMode\"1\n\x0eHeaderSendMode\x12\x0b\n\x07\x44\x45\x46\x41ULT\x10\x00\x12\x08\n\x04SEND\x10\x01\x12\x08\n\x04SKIP\x10\x02\"n\n\x0c\x42odySendMode\x12\x08\n\x04NONE\x10\x00\x12\x0c\n\x08STREAMED\x10\x01\x12\x0c\n\x08\x42UFFERED\x10\x02\x12\x14\n\x10\x42UFFERED_PARTIAL\x10\x03\x12\x18\n\x14\x46ULL_DUPLEX_STREAMED\x10\x04\x12\x08\n\x04GRPC\x10\x05\"\xe5\x01\n\x15ProtocolConfiguration\x12I\n\x11request_body_mode\x18\x01 \x01(\x0e\x32..tidegate.envoy.v1.ProcessingMode.BodySendMode\x12J\n\x12response_body_mode\x18\x02 \x01(\x0e\x32..tidegate.envoy.v1.ProcessingMode.BodySendMode\x12\x35\n-send_body_without_waiting_for_header_response\x18\x03 \x01(\x08\"S\n\x0bHttpHeaders\x12-\n\x07headers\x18\x01 \x01(\x0b\x32\x1c.tidegate.envoy.v1.HeaderMap\x12\x15\n\rend_of_stream\x18\x03 \x01(\x08\"/\n\x08HttpBody\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08\">\n\x0cHttpTrailers\x12.\n\x08trailers\x18\x01 \x01(\x0b\x32\x1c.tidegate.envoy.v1.HeaderMap\"0\n\x0e\x41ttributeValue\x12\x16\n\x0cstring_value\x18\x03 \x01(\x0cH\x00\x42\x06\n\x04kind\"\x99\x01\n\nAttributes\x12\x39\n\x06\x66ields\x18\x01 \x03(\x0b\x32).tidegate.envoy.v1.Attributes.FieldsEntry\x1aP\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x05value\x18\x02 \x01(\x0b\x32!.tidegate.envoy.v1.AttributeValue:\x02\x38\x01\"\xad\x05\n\x11ProcessingRequest\x12\x39\n\x0frequest_headers\x18\x02 \x01(\x0b\x32\x1e.tidegate.envoy.v1.HttpHeadersH\x00\x12:\n\x10response_headers\x18\x03 \x01(\x0b\x32\x1e.tidegate.envoy.v1.HttpHeadersH\x00\x12\x33\n\x0crequest_body\x18\x04 \x01(\x0b\x32\x1b.tidegate.envoy.v1.HttpBodyH\x00\x12\x34\n\rresponse_body\x18\x05 \x01(\x0b\x32\x1b.tidegate.envoy.v1.HttpBodyH\x00\x12;\n\x10request_trailers\x18\x06 \x01(\x0b\x32\x1f.tidegate.envoy.v1.HttpTrailersH\x00\x12<\n\x11response_trailers\x18\x07 \x01(\x0b\x32\x1f.tidegate.envoy.v1.HttpTrailersH\x00\x12\x35\n\x10metadata_context\x18\x08 \x01(\x0b\x32\x1b.tidegate.envoy.v1.Metadata\x12H\n\nattributes\x18\t \x03(\x0b\x32\x34.tidegate.envoy.v1.ProcessingRequest.AttributesEntry\x12\x1a\n\x12observability_mode\x18\n \x01(\x08\x12\x41\n\x0fprotocol_config\x18\x0b \x01(\x0b\x32(.tidegate.envoy.v1.ProtocolConfiguration\x1aP\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12,\n\x05value\x18\x02 \x01(\x0b\x32\x1d.tidegate.envoy.v1.Attributes:\x02\x38\x01\x42\t\n\x07request\"c\n\x0eHeaderMutation\x12\x39\n\x0bset_headers\x18\x01 \x03(\x0b\x32$.tidegate.envoy.v1.HeaderValueOption\x12\x16\n\x0eremove_headers\x18\x02 \x03(\t\";\n\x14StreamedBodyResponse\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08\"\x86\x01\n\x0c\x42odyMutation\x12\x0e\n\x04\x62ody\x18\x01 \x01(\x0cH\x00\x12\x14\n\nclear_body\x18\x02 \x01(\x08H\x00\x12\x44\n\x11streamed_response\x18\x03 \x01(\x0b\x32\'.tidegate.envoy.v1.StreamedBodyResponseH\x00\x42\n\n\x08mutation\"\xcb\x02\n\x0e\x43ommonResponse\x12@\n\x06status\x18\x01 \x01(\x0e\x32\x30.tidegate.envoy.v1.CommonResponse.ResponseStatus\x12:\n\x0fheader_mutation\x18\x02 \x01(\x0b\x32!.tidegate.envoy.v1.HeaderMutation\x12\x36\n\rbody_mutation\x18\x03 \x01(\x0b\x32\x1f.tidegate.envoy.v1.BodyMutation\x12.\n\x08trailers\x18\x04 \x01(\x0b\x32\x1c.tidegate.envoy.v1.HeaderMap\x12\x19\n\x11\x63lear_route_cache\x18\x05 \x01(\x08\"8\n\x0eResponseStatus\x12\x0c\n\x08\x43ONTINUE\x10\x00\x12\x18\n\x14\x43ONTINUE_AND_REPLACE\x10\x01\"F\n\x0fHeadersResponse\x12\x33\n\x08response\x18\x01 \x01(\x0b\x32!.tidegate.envoy.v1.CommonResponse\"C\n\x0c\x42odyResponse\x12\x33\n\x08response\x18\x01 \x01(\x0b\x32!.tidegate.envoy.v1.CommonResponse\"N\n\x10TrailersResponse\x12:\n\x0fheader_mutation\x18\x01 \x01(\x0b\x32!.tidegate.envoy.v1.HeaderMutation\"\x1c\n\nGrpcStatus\x12\x0e\n\x06status\x18\x01 \x01(\r\"\xc9\x01\n\x11ImmediateResponse\x12-\n\x06status\x18\x01 \x01(\x0b\x32\x1d.tidegate.envoy.v1.HttpStatus\x12\x32\n\x07headers\x18\x02 \x01(\x0b\x32!.tidegate.envoy.v1.HeaderMutation\x12\x0c\n\x04\x62ody\x18\x03 \x01(\x0c\x12\x32\n\x0bgrpc_status\x18\x04 \x01(\x0b\x32\x1d.tidegate.envoy.v1.GrpcStatus\x12\x0f\n\x07\x64\x65tails\x18\x05 \x01(\t\"\xb7\x06\n\x12ProcessingResponse\x12=\n\x0frequest_headers\x18\x01 \x01(\x0b\x32\".tidegate.envoy.v1.HeadersResponseH\x00\x12>\n\x10response_headers\x18\x02 \x01(\x0b\x32\".tidegate.envoy.v1.HeadersResponseH\x00\x12\x37\n\x0crequest_body\x18\x03 \x01(\x0b\x32\x1f.tidegate.envoy.v1.BodyResponseH\x00\x12\x38\n\rresponse_body\x18\x04 \x01(\x0b\x32\x1f.tidegate.envoy.v1.BodyResponseH\x00\x12?\n\x10request_trailers\x18\x05 \x01(\x0b\x32#.tidegate.envoy.v1.TrailersResponseH\x00\x12@\n\x11response_trailers\x18\x06 \x01(\x0b\x32#.tidegate.envoy.v1.TrailersResponseH\x00\x12\x42\n\x12immediate_response\x18\x07 \x01(\x0b\x32$.tidegate.envoy.v1.ImmediateResponseH\x00\x12\x31\n\x10\x64ynamic_metadata\x18\x08 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x38\n\rmode_override\x18\t \x01(\x0b\x32!.tidegate.envoy.v1.ProcessingMode\x12;\n\x18override_message_timeout\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12_\n\x16typed_dynamic_metadata\x18\r \x03(\x0b\x32?.tidegate.envoy.v1.ProcessingResponse.TypedDynamicMetadataEntry\x1aQ\n\x19TypedDynamicMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.google.protobuf.Any:\x02\x38\x01\x42\n\n\x08responseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.ext_proc_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_ATTRIBUTES_FIELDSENTRY']._loaded_options = None
+  _globals['_ATTRIBUTES_FIELDSENTRY']._serialized_options = b'8\001'
   _globals['_PROCESSINGREQUEST_ATTRIBUTESENTRY']._loaded_options = None
   _globals['_PROCESSINGREQUEST_ATTRIBUTESENTRY']._serialized_options = b'8\001'
   _globals['_PROCESSINGRESPONSE_TYPEDDYNAMICMETADATAENTRY']._loaded_options = None
@@ -53,32 +55,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HTTPBODY']._serialized_end=1169
   _globals['_HTTPTRAILERS']._serialized_start=1171
   _globals['_HTTPTRAILERS']._serialized_end=1233
-  _globals['_PROCESSINGREQUEST']._serialized_start=1236
-  _globals['_PROCESSINGREQUEST']._serialized_end=1915
-  _globals['_PROCESSINGREQUEST_ATTRIBUTESENTRY']._serialized_start=1830
-  _globals['_PROCESSINGREQUEST_ATTRIBUTESENTRY']._serialized_end=1904
-  _globals['_HEADERMUTATION']._serialized_start=1917
-  _globals['_HEADERMUTATION']._serialized_end=2016
-  _globals['_STREAMEDBODYRESPONSE']._serialized_start=2018
-  _globals['_STREAMEDBODYRESPONSE']._serialized_end=2077
-  _globals['_BODYMUTATION']._serialized_start=2080
-  _globals['_BODYMUTATION']._serialized_end=2214
-  _globals['_COMMONRESPONSE']._serialized_start=2217
-  _globals['_COMMONRESPONSE']._serialized_end=2548
-  _globals['_COMMONRESPONSE_RESPONSESTATUS']._serialized_start=2492
-  _globals['_COMMONRESPONSE_RESPONSESTATUS']._serialized_end=2548
-  _globals['_HEADERSRESPONSE']._serialized_start=2550
-  _globals['_HEADERSRESPONSE']._serialized_end=2620
-  _globals['_BODYRESPONSE']._serialized_start=2622
-  _globals['_BODYRESPONSE']._serialized_end=2689
-  _globals['_TRAILERSRESPONSE']._serialized_start=2691
-  _globals['_TRAILERSRESPONSE']._serialized_end=2769
-  _globals['_GRPCSTATUS']._serialized_start=2771
-  _globals['_GRPCSTATUS']._serialized_end=2799
-  _globals['_IMMEDIATERESPONSE']._serialized_start=2802
-  _globals['_IMMEDIATERESPONSE']._serialized_end=3003
-  _globals['_PROCESSINGRESPONSE']._serialized_start=3006
-  _globals['_PROCESSINGRESPONSE']._serialized_end=3829
-  _globals['_PROCESSINGRESPONSE_TYPEDDYNAMICMETADATAENTRY']._serialized_start=3736
-  _globals['_PROCESSINGRESPONSE_TYPEDDYNAMICMETADATAENTRY']._serialized_end=3817
+  _globals['_ATTRIBUTEVALUE']._serialized_start=1235
+  _globals['_ATTRIBUTEVALUE']._serialized_end=1283
+  _globals['_ATTRIBUTES']._serialized_start=1286
+  _globals['_ATTRIBUTES']._serialized_end=1439
+  _globals['_ATTRIBUTES_FIELDSENTRY']._serialized_start=1359
+  _globals['_ATTRIBUTES_FIELDSENTRY']._serialized_end=1439
+  _globals['_PROCESSINGREQUEST']._serialized_start=1442
+  _globals['_PROCESSINGREQUEST']._serialized_end=2127
+  _globals['_PROCESSINGREQUEST_ATTRIBUTESENTRY']._serialized_start=2036
+  _globals['_PROCESSINGREQUEST_ATTRIBUTESENTRY']._serialized_end=2116
+  _globals['_HEADERMUTATION']._serialized_start=2129
+  _globals['_HEADERMUTATION']._serialized_end=2228
+  _globals['_STREAMEDBODYRESPONSE']._serialized_start=2230
+  _globals['_STREAMEDBODYRESPONSE']._serialized_end=2289
+  _globals['_BODYMUTATION']._serialized_start=2292
+  _globals['_BODYMUTATION']._serialized_end=2426
+  _globals['_COMMONRESPONSE']._serialized_start=2429
+  _globals['_COMMONRESPONSE']._serialized_end=2760
+  _globals['_COMMONRESPONSE_RESPONSESTATUS']._serialized_start=2704
+  _globals['_COMMONRESPONSE_RESPONSESTATUS']._serialized_end=2760
+  _globals['_HEADERSRESPONSE']._serialized_start=2762
+  _globals['_HEADERSRESPONSE']._serialized_end=2832
+  _globals['_BODYRESPONSE']._serialized_start=2834
+  _globals['_BODYRESPONSE']._serialized_end=2901
+  _globals['_TRAILERSRESPONSE']._serialized_start=2903
+  _globals['_TRAILERSRESPONSE']._serialized_end=2981
+  _globals['_GRPCSTATUS']._serialized_start=2983
+  _globals['_GRPCSTATUS']._serialized_end=3011
+  _globals['_IMMEDIATERESPONSE']._serialized_start=3014
+  _globals['_IMMEDIATERESPONSE']._serialized_end=3215
+  _globals['_PROCESSINGRESPONSE']._serialized_start=3218
+  _globals['_PROCESSINGRESPONSE']._serialized_end=4041
+  _globals['_PROCESSINGRESPONSE_TYPEDDYNAMICMETADATAENTRY']._serialized_start=3948
+  _globals['_PROCESSINGRESPONSE_TYPEDDYNAMICMETADATAENTRY']._serialized_end=4029
 # @@protoc_insertion_point(module_scope)

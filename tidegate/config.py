@@ -176,8 +176,8 @@ class Pool(Section):
         2,
         ge=0,
         le=10,
-        description="How often Envoy tries again elsewhere while nothing was delivered: after a failed connection, a reset "
-        "before the answer, 429, 502 or 503; a 500 may be the request's own doing, and is passed on.",
+        description="How often Envoy tries again elsewhere while nothing was delivered: after a failed connection, a "
+        "reset before the answer, 429, 502 or 503; a 500 may be the request's own doing, and is passed on.",
     )
     fail_open: bool = Field(
         default=False,

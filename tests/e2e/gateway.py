@@ -76,7 +76,7 @@ class Decider:
                 yield reply.SerializeToString()
                 continue
             for sent in request.attributes.values():
-                self.headers.append({name: value.string_value for name, value in sent.fields.items()})
+                self.headers.append({name: value.string_value.decode() for name, value in sent.fields.items()})
             self.bodies.append(len(request.request_body.body))
             if self.gate is not None:
                 await self.gate.wait()

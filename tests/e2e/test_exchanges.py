@@ -46,7 +46,7 @@ def over_http1(stack: Stack, request: bytes) -> tuple[int, Any]:
 
 def http1(*headers: str, body: bytes = b"", method: str = "POST", path: str = CHAT) -> bytes:
     lines = [f"{method} {path} HTTP/1.1", "host: x", "connection: close", "content-type: application/json", *headers]
-    return "\r\n".join([*lines, "", ""]).encode() + body
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
 def over_http2(stack: Stack, headers: Mapping[str, str], body: bytes | None) -> tuple[int, Any]:
@@ -112,6 +112,27 @@ def test_an_announced_body_is_asked_about_in_one_exchange(stack: Stack, request_
 def test_a_post_without_a_body_is_told_so(stack: Stack, request_: bytes) -> None:
     status, answer = over_http1(stack, request_)
     assert (status, answer["error"]["code"]) == (400, "empty_body")
+
+
+@pytest.mark.parametrize("length", [f"content-length: {len(BODY)}", "transfer-encoding: chunked"])
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("content-type: application/json; a=\xff", 200),
+        ("anthropic-version: \xff", 200),
+        ("content-encoding: \xff", 415),
+    ],
+)
+def test_a_header_that_is_no_utf_8_is_read_in_either_way(stack: Stack, length: str, header: str, status: int) -> None:
+    body = BODY if "length" in length else b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+    found, answer = over_http1(stack, http1(header, length, body=body))
+    assert found == status, answer
+    assert stack.total("tidegate_ext_proc_streams_total", outcome="failed") == 0
+
+
+def test_a_list_is_given_whatever_bytes_its_version_has(stack: Stack) -> None:
+    status, answer = over_http1(stack, http1("anthropic-version: \xff", method="GET", path="/v1/models"))
+    assert (status, answer["has_more"]) == (200, False)
 
 
 def test_a_body_in_chunks_is_asked_about_in_two(stack: Stack) -> None:

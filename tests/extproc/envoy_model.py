@@ -50,7 +50,7 @@ def whole_message(
     attributes = message.attributes["envoy.filters.http.ext_proc"].fields
     for name, header in ATTRIBUTES.items():
         if header in headers:
-            attributes[name].string_value = headers[header]
+            attributes[name].string_value = headers[header].encode("latin-1")
     message.attributes["envoy.filters.http.ext_proc"].SetInParent()
     return message.SerializeToString()
 

@@ -35,8 +35,16 @@ PACKAGES = (
 )
 """The packages that ours stands for."""
 
-ELSEWHERE = {f"{OURS}.Status": "google.rpc.Status"}
+ELSEWHERE = {
+    f"{OURS}.Status": "google.rpc.Status",
+    f"{OURS}.AttributeValue": "google.protobuf.Value",
+    f"{OURS}.Attributes": "google.protobuf.Struct",
+    f"{OURS}.Attributes.FieldsEntry": "google.protobuf.Struct.FieldsEntry",
+}
 """What ours has from other packages."""
+
+BYTES_FOR_STRING = {f"{OURS}.AttributeValue.string_value"}
+"""What need not be UTF-8, and must be read all the same."""
 
 
 def protoc(*arguments: str, root: Path) -> None:
@@ -51,6 +59,9 @@ def compiled(root: Path, scratch: Path) -> FileDescriptorSet:
     out = scratch / "slice.pb"
     protoc(f"--descriptor_set_out={out}", root=root)
     return FileDescriptorSet.FromString(out.read_bytes())
+
+
+_AS_BYTES = ("TYPE_BYTES", "TYPE_STRING")
 
 
 @dataclass
@@ -123,7 +134,7 @@ class Comparison:
             for what, mine, its in zip(
                 ("number", "type", "label", "oneof"), traits(ours, item), traits(envoy, other), strict=True
             ):
-                if mine != its:
+                if mine != its and not (f"{name}.{item.name}" in BYTES_FOR_STRING and (mine, its) == _AS_BYTES):
                     self.mismatches.append(f"{name}.{item.name}: {what} is {mine}, in {theirs} it is {its}")
             mine, its = item.type_name.lstrip("."), other.type_name.lstrip(".")
             if its not in (self.candidates(mine) if mine in self.ours else [mine]):
