@@ -100,18 +100,14 @@ def deciding(tmp_path: Path) -> ControlPlane:
     return tested
 
 
-@pytest.mark.parametrize(("status", "flags"), [(0, ["downstream_remote_reset"]), (504, [])])
+@pytest.mark.parametrize(
+    ("status", "flags"), [(0, ["downstream_remote_reset"]), (504, []), (503, ["no_healthy_upstream"]), (413, [])]
+)
 def test_a_decision_that_envoy_dropped_is_released_by_the_requests_id(
     deciding: ControlPlane, status: int, flags: list[str]
 ) -> None:
     deciding._request_ended(ended("same", status, *flags))
     assert len(deciding._fleet.ledger) == 0
-
-
-@pytest.mark.parametrize("status", [400, 404, 413])
-def test_a_refused_request_with_the_id_of_a_live_one_leaves_that_alone(deciding: ControlPlane, status: int) -> None:
-    deciding._request_ended(ended("same", status))
-    assert len(deciding._fleet.ledger) == 1
 
 
 async def test_a_reload_brings_a_tokenizer_and_the_next_one_takes_it_away(tmp_path: Path) -> None:

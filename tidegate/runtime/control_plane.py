@@ -38,7 +38,6 @@ from tidegate.runtime.workers.team import Team
 from tidegate.telemetry import access_log, admin, status
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
-from tidegate.telemetry.outcome import Outcome
 from tidegate.telemetry.output_size import OutputSizes
 from tidegate.telemetry.record import RequestRecord
 from tidegate.tokens.correction import Corrections
@@ -59,10 +58,6 @@ TAKE_UP_POLL_SECONDS = 0.02
 IN_TRANSIT_SECONDS = 0.2
 """How long a decision may be on its way to Envoy, and a configuration that Envoy acknowledged to its workers (measured:
 two requests lost in eight changes without the latter)."""
-
-DROPPED = frozenset({Outcome.CLIENT_GONE, Outcome.TIMEOUT, Outcome.UNDECIDED})
-"""How a request can end whose decision we delivered and Envoy dropped. One that was refused or served with the same
-request id, as retries and proxies send it, says nothing of the live one."""
 
 
 class ControlPlane:
@@ -202,10 +197,9 @@ class ControlPlane:
                     failed=record.failed_by_pick,
                 )
             )
-        if record.reservation or record.outcome in DROPPED:
-            # Another decision on it than the one that Envoy followed, if there is one, came to nothing.
-            for reservation in self._correlation.ended(record.request_id):
-                self._apply(RequestEnded(reservation))
+        # Another decision on it than the one that Envoy followed, if there is one, came to nothing.
+        for reservation in self._correlation.ended(record.request_id):
+            self._apply(RequestEnded(reservation))
 
     def _request_progressed(self, record: RequestRecord) -> None:
         if record.reservation:
