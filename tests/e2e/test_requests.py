@@ -209,7 +209,7 @@ FED_BY_TROUBLE = {
 
 
 def test_every_family_on_the_metrics_page_is_fed(stack: Stack) -> None:
-    for _ in range(2):  # the second time finds the first in the engine's prefix cache
+    for _ in range(3):  # of three, one finds an earlier one in its engine's prefix cache
         body = {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
         assert stack.ask("word " * 200, max_tokens=4, **body)[0] == 200
     assert stack.ask(stream=True)[0] == 200  # without usage
