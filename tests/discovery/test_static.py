@@ -4,7 +4,7 @@ import random
 
 import yaml
 
-from tests.configurations import EVERY_KEY, EXAMPLE, parsed
+from tests.configurations import EVERY_KEY, EXAMPLE, changed, parsed
 from tidegate.config import parse
 from tidegate.discovery.static import declared, policies
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
@@ -26,8 +26,9 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
                 ("llama-*", "meta/*"),
                 (EndpointSpec("[fd00::1]:8000", 10, "decode", ("llama-3",), 256, gpu="h100"),),
                 ("sql-*",),
+                reckons=False,
             ),
-            PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),)),
+            PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),), reckons=False),
         )
     )
 
@@ -71,3 +72,9 @@ def test_every_policy_of_a_file_decides() -> None:
         decision = decides.decide(request, 0.0)
         assert isinstance(decision, Decision)
         assert set(decision.addresses) == {"127.0.0.1:8001", "127.0.0.1:8002"}
+
+
+def test_speeds_are_learned_where_the_policy_reads_them() -> None:
+    for name in pickers.names():
+        (pool, *_) = declared(parsed(changed("pools.1.policy", name))).pools[1:]
+        assert pool.reckons == (name == "predicted_latency")

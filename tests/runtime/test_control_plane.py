@@ -24,7 +24,7 @@ from tidegate.telemetry.record import parse as read
 from tidegate.tokens.count import CountSource, TokenCount
 from tidegate.tokens.prompt import Prompt
 
-TEXT = b'pools: [{name: one, engine: none, endpoints: [{address: "127.0.0.1:1"}]}]\n'
+TEXT = b'pools: [{name: one, engine: none, policy: predicted_latency, endpoints: [{address: "127.0.0.1:1"}]}]\n'
 
 
 def plane(folder: Path, more: bytes = b"") -> ControlPlane:

@@ -3,6 +3,7 @@
 from tidegate.config import Config
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
+from tidegate.scheduling import pickers
 from tidegate.scheduling.policy import Policy
 
 
@@ -26,6 +27,7 @@ def declared(config: Config) -> PoolsDeclared:
                     for endpoint in pool.endpoints
                 ),
                 adapters=pool.adapters,
+                reckons=pickers.learns(pool.policy),
             )
             for pool in config.pools
         )

@@ -34,6 +34,8 @@ class PoolSpec:
         models: patterns of model names, ``*`` standing for any run of characters.
         endpoints: the members, without duplicates.
         adapters: patterns of the names of LoRA adapters, likewise, over the model that the engines hold.
+        reckons: what the endpoints work on, and how fast, is reckoned; it costs a tenth of a request's time, and few
+            policies read it.
     """
 
     name: str
@@ -41,3 +43,4 @@ class PoolSpec:
     models: tuple[str, ...]
     endpoints: tuple[EndpointSpec, ...]
     adapters: tuple[str, ...] = ()
+    reckons: bool = True

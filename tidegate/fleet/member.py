@@ -125,7 +125,7 @@ class PoolState:
             self.ejected = out
         members = self.members if places is None else [self.members[place] for place in places]
         assumed = _foreign_per_weight(members, oldest)
-        tokens_each = self.request_tokens.value
+        tokens_each, reckons = self.request_tokens.value, self.spec.reckons
         views = []
         for member in members:
             spec = member.spec
@@ -138,7 +138,7 @@ class PoolState:
             if foreign is None:
                 foreign = assumed * weight
             work = member.work
-            backlog, busy, failing = work.standing(now)
+            backlog, busy, failing = work.standing(now) if reckons else _NOTHING
             views.append(
                 EndpointView(
                     address,
@@ -167,6 +167,9 @@ class PoolState:
                 )
             )
         return PoolView(self.spec.name, self.spec.engine, self.spec.models, tuple(views))
+
+
+_NOTHING = (0.0, 0.0, 0.0)
 
 
 def _foreign_per_weight(members: Sequence[Member], oldest: float) -> float:

@@ -201,7 +201,7 @@ class Fleet:
     def _work_on(self, reservation: Reservation, now: float) -> None:
         """Have its endpoint begin with ``reservation``, which is not in the ledger yet, at ``now`` (seconds)."""
         pool, member = self._pools.get(reservation.pool), self._endpoints.get(reservation.address)
-        if pool is not None and member is not None:
+        if pool is not None and member is not None and pool.spec.reckons:
             held = self.ledger.inflight(reservation.address).tokens
             member.work.started(reservation, pool.load(member, self.ledger), held, now)
 
@@ -301,7 +301,7 @@ class Fleet:
         if reservation is None:
             return
         pool, member = self._pools.get(reservation.pool), self._endpoints.get(reservation.address)
-        if pool is not None and member is not None:
+        if pool is not None and member is not None and pool.spec.reckons:
             member.work.ended(
                 reservation.id,
                 pool.load(member, self.ledger),

@@ -29,12 +29,13 @@ from tidegate.runtime.alone import Alone
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
 from tidegate.runtime.discovery_log import DiscoveryLog
-from tidegate.runtime.learned_weights import LEARNING, LearnedWeights
+from tidegate.runtime.learned_weights import LearnedWeights
 from tidegate.runtime.lessons import lesson
 from tidegate.runtime.publisher import Publisher
 from tidegate.runtime.reload import ConfigFile
 from tidegate.runtime.services import BindError
 from tidegate.runtime.workers.team import Team
+from tidegate.scheduling import pickers
 from tidegate.telemetry import access_log, admin, status
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
@@ -207,14 +208,14 @@ class ControlPlane:
 
     def _weighed(self) -> tuple[PoolView, ...]:
         """Return all pools with the weights that Envoy is to be told."""
-        learning = {pool.name for pool in self._config.pools if pool.policy in LEARNING}
+        learning = {pool.name for pool in self._config.pools if pickers.learns(pool.policy)}
         return self._weights.applied(self._views(), learning, self._fleet.mix)
 
     async def _weigh(self) -> None:
         """Have weights that were learned told, for ever."""
         while True:
             await asyncio.sleep(WEIGH_SECONDS)
-            if any(pool.policy in LEARNING for pool in self._config.pools):
+            if any(pickers.learns(pool.policy) for pool in self._config.pools):
                 self._publisher.changed()
 
     async def _expire(self) -> None:

@@ -5,9 +5,6 @@ from collections.abc import Callable, Container, Iterable
 from tidegate.fleet.capacity import capacity, weights
 from tidegate.fleet.view import PoolView
 
-LEARNING = frozenset({"predicted_latency"})
-"""The policies whose endpoints need no declared weights."""
-
 
 class LearnedWeights:
     """Remembers what was told of each pool, so that a speed that wavers changes nothing."""

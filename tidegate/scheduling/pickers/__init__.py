@@ -47,6 +47,12 @@ class Weighing(Protocol):
     weights: Mapping[str, float]
 
 
+@cache
+def learns(name: str) -> bool:
+    """Return whether the policy ``name`` reads what was learned of the endpoints' speed; its class says ``learns``."""
+    return bool(getattr(make(name), "learns", False))
+
+
 def uses_prefix(picker: PickerContract) -> bool:
     """Return whether ``picker`` looks at what is cached of a prompt; a class that does says ``uses_prefix = True``."""
     return bool(getattr(picker, "uses_prefix", False))

@@ -15,6 +15,7 @@ class Picker:
     """Ranks by the total of ``cost``, then at random."""
 
     uses_prefix = True
+    learns = True
 
     def rank(self, request: InferenceRequest, candidates: Sequence[EndpointView], rng: Rng) -> Sequence[EndpointView]:
         """Return the candidates, the least expensive first."""
