@@ -14,8 +14,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -45,8 +44,7 @@ MAX_CHOICES = 1024
 _DIGITS = re.compile("[0-9]{1,20}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedBody:
+class ParsedBody(NamedTuple):
     """What a decision needs of a body.
 
     Attributes:
@@ -137,7 +135,7 @@ def _shaped(value: dict[str, Any], names: list[str], shape: type[Fields]) -> Fie
 
 def _mended(parsed: ParsedBody) -> ParsedBody:
     """Replace unpaired surrogates, which no tokeniser takes and no UTF-8 can carry."""
-    return replace(parsed, texts=tuple(text.encode("utf-8", "replace").decode() for text in parsed.texts))
+    return parsed._replace(texts=tuple(text.encode("utf-8", "replace").decode() for text in parsed.texts))
 
 
 def model_name(value: Any) -> str:

@@ -58,10 +58,14 @@ async def exchange(  # noqa: C901  one case for each action
                         actions = stream.receive(None if message is None else codec.decode(message))
                     case Action.MATCH:
                         actions = stream.step(visit.match(stream))
-                    case Action.CONTINUE:
-                        yield codec.CONTINUE
                     case Action.DECIDE:
                         actions = stream.step(await visit.decide(stream))
+                    case Action.ROUTE_BODY | Action.ROUTE_HEADERS | Action.REFUSE:
+                        yield visit.reply(action)
+                        visit.delivered()
+                        actions = stream.step(Event.DELIVERED)
+                    case Action.CONTINUE:
+                        yield codec.CONTINUE
                     case Action.PASS:
                         passed = passing(stream.answer, messages, passing_codec.piece)
                         async with contextlib.aclosing(passed) as replies:
@@ -70,10 +74,6 @@ async def exchange(  # noqa: C901  one case for each action
                         actions = stream.step(Event.DELIVERED)
                     case Action.GIVE_UP:
                         raise Abandoned
-                    case Action.ROUTE_HEADERS | Action.ROUTE_BODY | Action.REFUSE:
-                        yield visit.reply(action)
-                        visit.delivered()
-                        actions = stream.step(Event.DELIVERED)
     finally:
         visit.leave()
 
@@ -143,6 +143,7 @@ class _Visit:
     async def decide(self, stream: Stream) -> Event:
         if self._timeout is None:
             return await self._decide(stream)
+        await asyncio.sleep(0)  # a timeout needs a task
         try:
             async with asyncio.timeout_at(self._deadline):
                 # The client may have taken all the time there was to send it.

@@ -48,6 +48,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, Call] = {}
         self._read_only: set[int] = set()
+        self._afterwards: list[Callable[[], None]] = []
         self._flushing = False
         self._paused = False
         self._began = self._heard = self._loop.time()
@@ -202,6 +203,10 @@ class Connection(asyncio.Protocol):
         """Take note of bytes held."""
         return self._host.hold(change)
 
+    def afterwards(self, act: Callable[[], None]) -> None:
+        """Do ``act`` at the end of this turn: until then the library may know of the stream's end, and we do not."""
+        self._afterwards.append(act)
+
     # -- what comes in
 
     def _take(self, data: bytes) -> None:
@@ -209,6 +214,10 @@ class Connection(asyncio.Protocol):
             act = self._acts.get(type(event))
             if act is not None:
                 act(event)
+        while self._afterwards:
+            acts, self._afterwards = self._afterwards, []
+            for afterwards in acts:
+                afterwards()
 
     def _request(self, event: events.RequestReceived) -> None:
         stream_id = event.stream_id

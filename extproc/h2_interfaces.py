@@ -1,10 +1,12 @@
 """What the parts of the h2 transport ask of each other: the server, its connections, their streams."""
 
-import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from extproc.transport import Ending, Status
+
+if TYPE_CHECKING:
+    import asyncio
 
 SERVER_STOPS = Ending(Status.UNAVAILABLE, "the server stops")
 NO_MEMORY = Ending(Status.RESOURCE_EXHAUSTED, "too many bytes of requests are held already")
@@ -39,6 +41,10 @@ class Wire(Protocol):
 
     def hold(self, change: int) -> bool:
         """Take note that so many bytes more (less, if negative) are held; return whether they all may be."""
+        ...
+
+    def afterwards(self, act: Callable[[], None]) -> None:
+        """Have ``act`` called in this turn, when all that has come is taken in: the stream may have ended by then."""
         ...
 
 
@@ -78,22 +84,52 @@ class Stream(Protocol):
         ...
 
 
-class Call(NamedTuple):
-    """A stream and the task that serves it, where it takes one."""
+class Call:
+    """A stream, and what serves it.
 
-    stream: Stream
-    task: asyncio.Task[None] | None = None
+    Attributes:
+        stream: the stream.
+        task: the task that serves it, if it takes one and has begun to wait.
+    """
+
+    __slots__ = ("_drop", "_start", "stream", "task")
+
+    def __init__(
+        self, stream: Stream, start: Callable[["Call"], None] | None = None, drop: Callable[[], None] | None = None
+    ) -> None:
+        """Serve ``stream``.
+
+        Args:
+            stream: the stream.
+            start: begins to serve it, when there is something to do; ``None`` where nothing has to be begun.
+            drop: called instead, where it never came to that.
+        """
+        self.stream = stream
+        self.task: asyncio.Task[None] | None = None
+        self._start, self._drop = start, drop
+
+    def start(self) -> None:
+        """Begin, unless that was done before, or it is too late."""
+        if self._start is not None:
+            start, self._start = self._start, None
+            start(self)
 
     def check(self, now: float) -> None:
         """Stop serving it if its time is over, by the event loop's clock; it will say so itself."""
-        if self.task is not None and self.stream.late(now):
-            self.task.cancel()
+        if self.stream.late(now):
+            self.start()
+            if self.task is not None:
+                self.task.cancel()
 
     def cancel(self) -> None:
         """Stop serving it."""
         self.stream.close()
         if self.task is not None:
             self.task.cancel()
+        elif self._start is not None:
+            self._start = None
+            if self._drop is not None:
+                self._drop()
 
 
 Finish = Callable[[Stream, Ending], None]

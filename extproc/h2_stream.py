@@ -7,6 +7,7 @@ message and one window at most.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from extproc import transport
 from extproc.exchange import Abandoned
@@ -32,6 +33,7 @@ class MessageStream:
         "_ended",
         "_fault",
         "_held",
+        "_readable",
         "_ready",
         "_seconds",
         "_unread",
@@ -48,13 +50,14 @@ class MessageStream:
         self._seconds = transport.STREAM_SECONDS
         self._deframer = Deframer(max_message_bytes)
         self._ready: deque[bytes] = deque()
+        self._readable: Callable[[], None] | None = None
         self._unread = 0
         self._held = 0
         self.answered = False
         self._ended = False
         self._closed = False
         self._fault: UnreadableMessage | None = None
-        # The one task of a stream waits for a message or for room, never for both.
+        # Whoever serves a stream waits for a message or for room, never for both.
         self._waiting: asyncio.Future[None] | None = None
 
     # -- what the connection says
@@ -87,9 +90,17 @@ class MessageStream:
             self._fault = UnreadableMessage(_CUT_SHORT)
         self.wake()
 
+    def when_readable(self, begin: Callable[[], None]) -> None:
+        """Have ``begin`` called, ``afterwards``, when there is first something to read, if only the end."""
+        self._readable = begin
+
     def wake(self) -> None:
-        """Have the stream's task look again: something has come, or there is room."""
-        if self._waiting is not None and not self._waiting.done():
+        """Have whoever serves the stream look again: something has come, or there is room."""
+        if self._readable is not None:
+            if self._ready or self._ended or self._fault is not None:
+                begin, self._readable = self._readable, None
+                self._wire.afterwards(begin)
+        elif self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
     def drain(self) -> None:
@@ -114,6 +125,7 @@ class MessageStream:
     def close(self) -> None:
         """Drop everything: the stream is over. What was not acknowledged still counts against the connection."""
         self._closed = True
+        self._readable = None
         self._ready.clear()
         self._deframer = Deframer(0)
         self._hold(-self._held)

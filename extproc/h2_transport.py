@@ -2,21 +2,24 @@
 
 The exchange, gRPC's health check, and streams on which messages only come.
 
-A server owns everything that it starts: its connections, one task per stream, and the task that looks after quiet
-peers. When ``serving`` ends, all of it has ended.
+A server owns everything that it starts: its connections, a task per stream that has to wait, and the task that looks
+after quiet peers. When ``serving`` ends, all of it has ended.
 """
 
 import asyncio
 import contextlib
+import functools
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any
 
 from grpc_health.v1 import health_pb2
 
 from extproc import transport
 from extproc.desk import Desk
 from extproc.exchange import Abandoned
+from extproc.h2_begun import begin
 from extproc.h2_connection import Connection
 from extproc.h2_inflow import Inflow, Reader
 from extproc.h2_interfaces import Call, Finish, Wire
@@ -28,6 +31,7 @@ from extproc.transport import (
     SERVICE,
     Begin,
     Ending,
+    Exchange,
     Observer,
     OneDecision,
     Status,
@@ -60,6 +64,8 @@ _HEALTH = b"/grpc.health.v1.Health/Check"
 
 Inflows = Mapping[str, Callable[[], Reader]]
 """Methods (``/package.Service/Method``) to which messages only come; each gives a new stream its reader."""
+
+_Serve = Callable[[MessageStream, Finish], Coroutine[Any, Any, None]]
 
 _log = logging.getLogger(__name__)
 
@@ -227,26 +233,56 @@ class Server:
             self._lasting += 1
             return Call(Inflow(wire, stream_id, reader(), finish, self._inflow_over))
         if path == _PROCESS:
-            serve = self._process
+            held = self._begin(self._desk)
+            serve: _Serve = functools.partial(self._process, held)
+            at_once = held.at_once
         elif path == _HEALTH:
-            serve = self._check_health
+            serve, at_once = self._check_health, False
         else:
             return None
         stream = MessageStream(wire, stream_id, self._max_message_bytes)
-        task = self._tasks.create_task(serve(stream, finish))
+        call = Call(stream, functools.partial(self._serve, self._tasks, serve, stream, finish, at_once), self._over)
         self._streams += 1
-        task.add_done_callback(self._over)
-        return Call(stream, task)
+        if at_once:
+            stream.when_readable(call.start)
+        else:
+            call.start()
+        return call
 
-    def _over(self, _: asyncio.Task[None]) -> None:
+    def _serve(
+        self,
+        tasks: asyncio.TaskGroup,
+        serve: _Serve,
+        stream: MessageStream,
+        finish: Finish,
+        at_once: bool,
+        call: Call,
+    ) -> None:
+        """Serve the stream of ``call``: without a task as far as that goes, if it can do without for a while."""
+
+        def go_on(rest: Coroutine[Any, Any, None]) -> None:
+            call.task = tasks.create_task(rest)
+            call.task.add_done_callback(self._over)
+
+        coroutine = serve(stream, finish)
+        if not at_once:
+            go_on(coroutine)
+            return
+        over = True
+        try:
+            over = begin(coroutine, go_on)
+        finally:
+            if over:
+                self._over()
+
+    def _over(self, _: asyncio.Task[None] | None = None) -> None:
         self._streams -= 1
 
     def _inflow_over(self) -> None:
         self._streams -= 1
         self._lasting -= 1
 
-    async def _process(self, stream: MessageStream, finish: Finish) -> None:
-        held = self._begin(self._desk)
+    async def _process(self, held: Exchange, stream: MessageStream, finish: Finish) -> None:
         stream.limit(held.seconds)
         finish(stream, await transport.serve(stream, stream.write, held, self._observer, stream))
 

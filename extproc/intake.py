@@ -93,6 +93,7 @@ class Intake:
             raise _busy() from None
         reading.add_done_callback(lambda _: self._places.release())
         try:
+            await asyncio.sleep(0)  # a timeout needs a task
             async with asyncio.timeout(self._patience):
                 return await asyncio.wrap_future(reading)
         except TimeoutError:

@@ -35,10 +35,12 @@ class PickerExchange:
     Attributes:
         seconds: the longest that it may take.
         lasts: whether that begins anew with each reply.
+        at_once: whether it needs no task before its first wait.
     """
 
     seconds = ANSWER_SECONDS
     lasts = False
+    at_once = False
 
     def __init__(self, desk: Desk, gateway: Gateway) -> None:
         """Count and decide at ``desk``, and keep account with ``gateway``."""

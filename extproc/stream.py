@@ -44,9 +44,16 @@ elsewhere; ``passing`` holds it.
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-class Phase(enum.Enum):
+class _Member(enum.Enum):
+    """A part of the table's keys: known by what it is, where ``Enum`` hashes its name, in Python, each time."""
+
+    __hash__ = object.__hash__
+
+
+class Phase(_Member):
     """Where a stream stands."""
 
     WAIT_REQUEST = enum.auto()
@@ -71,7 +78,7 @@ class Phase(enum.Enum):
     DONE = enum.auto()
 
 
-class Event(enum.Enum):
+class Event(_Member):
     """What happens to a stream: first what Envoy does, then what we have done."""
 
     HEADERS = enum.auto()
@@ -162,8 +169,7 @@ class RequestBody:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class WholeRequest:
+class WholeRequest(NamedTuple):
     """The request's body, whole, with those of its headers that a decision reads."""
 
     headers: Mapping[str, str]

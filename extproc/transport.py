@@ -65,6 +65,11 @@ class Exchange(Protocol):
         """Whether it may last as long as there is something to do: its time begins anew with each reply."""
         ...
 
+    @property
+    def at_once(self) -> bool:
+        """Whether it needs no task before its first wait, because what needs one gives way first."""
+        ...
+
     def replies(self, messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Answer ``messages``; as ``exchange.exchange`` does."""
         ...
@@ -108,6 +113,11 @@ class OneDecision:
     def lasts(self) -> bool:
         """Whether it passes an answer on, which takes as long as the engine does."""
         return self._stream.phase is Phase.PASSING
+
+    @property
+    def at_once(self) -> bool:
+        """It needs no task before its first wait."""
+        return True
 
     def replies(self, messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Answer ``messages``."""

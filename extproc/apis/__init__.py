@@ -84,7 +84,7 @@ def match(headers: Mapping[str, str], *, pass_on: bool = False) -> Api:
     """
     path = path_of(headers)
     api = _at(path)
-    if (api is None or api.answer is None) and ESCAPED_SLASH.search(path):
+    if (api is None or api.answer is None) and "%" in path and ESCAPED_SLASH.search(path):
         raise ApiError(400, "The path holds an escaped slash.", reason="escaped_slash", code="bad_request")
     if api is None and pass_on:
         return PASSED_ON
@@ -116,5 +116,6 @@ def path_of(headers: Mapping[str, str]) -> str:
 def _at(path: str) -> Api | None:
     if path.endswith("/"):
         return None
-    below = (api for api in APIS.values() if api.path.endswith("/") and path.startswith(api.path))
-    return APIS.get(path) or next(below, None)
+    if (api := APIS.get(path)) is not None:
+        return api
+    return next((api for api in APIS.values() if api.path.endswith("/") and path.startswith(api.path)), None)

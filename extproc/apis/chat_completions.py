@@ -45,7 +45,6 @@ def parse(body: bytes) -> ParsedBody:
 def _understand(fields: _Fields) -> ParsedBody:
     model = model_name(fields.model)
     check_stream_options(fields.stream_options)
-    conversation = of_messages(fields.messages)
     conversation = of_messages(fields.messages, model)
     schemas = of_schemas(tools=fields.tools, functions=fields.functions)
     return ParsedBody(

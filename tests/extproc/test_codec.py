@@ -1,5 +1,4 @@
 import contextlib
-import dataclasses
 import json
 
 import pytest
@@ -148,7 +147,7 @@ def test_a_decision_names_the_endpoints_in_order_and_clears_the_route() -> None:
 
 def test_a_count_that_an_engine_can_be_held_against_is_told_as_it_was_before_correction() -> None:
     request, decision = _decided()
-    request = dataclasses.replace(request, prompt=TokenCount(55, CountSource.LEARNED, 42))
+    request = request._replace(prompt=TokenCount(55, CountSource.LEARNED, 42))
 
     reply = ext_proc_pb2.ProcessingResponse.FromString(codec.decision_on_body(request, decision))
 

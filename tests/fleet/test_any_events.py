@@ -30,6 +30,7 @@ ADDRESSES = st.sampled_from([A, B, C, "[fd00::1]:80"])
 NAMES = st.sampled_from(["one", "two"])
 IDS = st.sampled_from([f"r{number}" for number in range(8)])
 TOKENS = st.integers(0, 10**7)
+SECONDS = st.none() | st.floats(0, 1e6)
 GAUGE = st.none() | st.floats()
 CHAINS = st.lists(st.integers(0, 9), max_size=5, unique=True).map(tuple)
 
@@ -67,7 +68,7 @@ EVENTS: st.SearchStrategy[FleetEvent] = st.one_of(
     st.builds(BlocksRemoved, ADDRESSES, CHAINS),
     st.builds(BlocksCleared, ADDRESSES),
     st.builds(RequestProgressed, IDS),
-    st.builds(RequestEnded, IDS, st.none() | TOKENS),
+    st.builds(RequestEnded, IDS, st.none() | TOKENS, SECONDS, SECONDS, st.none() | TOKENS, st.booleans()),
 )
 STEPS = st.lists(st.tuples(EVENTS, st.floats(0.0, 10.0), st.booleans()), max_size=60)
 

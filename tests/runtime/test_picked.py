@@ -94,7 +94,7 @@ def test_a_request_counts_where_it_is_served() -> None:
     account = Account()
     account.picked.sent("r1")
     account.picked.served_by(DECISION, B)
-    assert account.facts == [RequestEnded("r1"), RequestReserved(replace(RESERVATION, address=B))]
+    assert account.facts == [RequestEnded("r1"), RequestReserved(RESERVATION._replace(address=B))]
     account.facts.clear()
     account.picked.ended(replace(PICKED, served=B))
     account.picked.served_by(DECISION, B)

@@ -1,7 +1,6 @@
 """The decision: which pool, which endpoints, reserved in the same breath."""
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -82,9 +81,9 @@ def test_a_request_without_a_model_is_refused_where_there_are_several_pools() ->
 def test_a_request_for_a_pool_goes_there_whatever_its_model() -> None:
     pools = (spec("default", A), spec("other", B, models=("n",)))
     _, decides = configured(*pools, rng=RNG, policy=Policy("random"))
-    assert decided(decides, replace(ask("q1", model=""), pool="other")).addresses == (B,)
-    assert decided(decides, replace(ask("q2", model="m"), pool="other")).addresses == (B,)
-    assert decides.decide(replace(ask("q3"), pool="gone"), 0.0) == Refusal(RefusalReason.NO_ENDPOINTS)
+    assert decided(decides, ask("q1", model="")._replace(pool="other")).addresses == (B,)
+    assert decided(decides, ask("q2", model="m")._replace(pool="other")).addresses == (B,)
+    assert decides.decide(ask("q3")._replace(pool="gone"), 0.0) == Refusal(RefusalReason.NO_ENDPOINTS)
 
 
 def test_before_it_is_configured_every_model_is_unknown() -> None:

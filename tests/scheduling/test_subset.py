@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +46,7 @@ def test_no_name_is_an_error(names: list[str]) -> None:
 def test_only_the_endpoints_of_every_subset_are_named() -> None:
     _, decides = dispatcher("round_robin", A, B, C, rng=RNG)
     among = (Subset.of([C, B]), Subset.of([A, C]))
-    decision = decides.decide(replace(ask(), among=among), 0.0)
+    decision = decides.decide(ask()._replace(among=among), 0.0)
     assert isinstance(decision, Decision)
     assert decision.addresses == (C,)
 
@@ -56,7 +54,7 @@ def test_only_the_endpoints_of_every_subset_are_named() -> None:
 @pytest.mark.parametrize("names", [[], ["10.9.9.9:1"]])
 def test_a_request_that_may_go_to_none_of_the_endpoints_goes_nowhere(names: list[str]) -> None:
     fleet, decides = dispatcher("round_robin", A, B, rng=RNG)
-    refusal = decides.decide(replace(ask(), among=(Subset.of(names),)), 0.0)
+    refusal = decides.decide(ask()._replace(among=(Subset.of(names),)), 0.0)
     assert refusal == Refusal(RefusalReason.NO_ENDPOINTS, "default")
     assert len(fleet.ledger) == 0
 
@@ -65,6 +63,6 @@ def test_a_subset_holds_when_all_in_it_are_doubtful() -> None:
     fleet, decides = dispatcher("round_robin", A, B, rng=RNG)
     for _ in range(UNREACHABLE_AFTER):
         fleet.apply(ScrapeFailed(A, unreachable=True, reason="refused"), 0.0)
-    decision = decides.decide(replace(ask(), among=(Subset.of([A]),)), 0.0)
+    decision = decides.decide(ask()._replace(among=(Subset.of([A]),)), 0.0)
     assert isinstance(decision, Decision)
     assert decision.addresses == (A,)

@@ -5,6 +5,7 @@ caller's monotonic clock.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.health import Reachability
@@ -50,8 +51,7 @@ class ScrapeFailed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RequestReserved:
+class RequestReserved(NamedTuple):
     """A decision sent a request to an endpoint.
 
     Attributes:
@@ -72,8 +72,7 @@ class RequestProgressed:
     reservation_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class RequestEnded:
+class RequestEnded(NamedTuple):
     """The request is over, whatever the outcome.
 
     Attributes:

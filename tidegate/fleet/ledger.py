@@ -7,10 +7,10 @@ or when its lease runs out because nobody did. Releasing twice is harmless and s
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(NamedTuple):
     """One request's claim on one endpoint.
 
     Attributes:

@@ -1,7 +1,6 @@
 """The account of what the endpoint picker sent on: from streams to reservations and figures."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from extproc.picker_gateway import Picked, Settings
 from tidegate.config import Config
@@ -51,7 +50,7 @@ class PickedRequests:
         reservation = decision.reservation
         if reservation.id in self._open:
             self._apply(RequestEnded(reservation.id))
-            self._apply(RequestReserved(replace(reservation, address=address)))
+            self._apply(RequestReserved(reservation._replace(address=address)))
 
     def ended(self, picked: Picked) -> None:
         """Release what was reserved, and count the request."""

@@ -7,6 +7,7 @@ two scrapes spreads: each decision sees the reservations of all before it.
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidegate.fleet.events import PoolsDeclared, RequestReserved
 from tidegate.fleet.ledger import Reservation
@@ -24,8 +25,7 @@ PickerMaker = Callable[[str, Mapping[str, float]], PickerContract]
 """Returns a fresh picker of a policy's name; with the weights of its scorers, empty for its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """Where a request goes.
 
     Attributes:

@@ -1,13 +1,12 @@
 """A request, as far as a decision needs to know it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidegate.scheduling.subset import Subset
 from tidegate.tokens.count import TokenCount
 
 
-@dataclass(frozen=True, slots=True)
-class InferenceRequest:
+class InferenceRequest(NamedTuple):
     """One request to decide on.
 
     Attributes:
@@ -42,10 +41,7 @@ class InferenceRequest:
     among: tuple[Subset, ...] = ()
 
     def placed(self, pool: str, adapter: str, output_tokens: int) -> "InferenceRequest":
-        """Return the request with what the decision found out first.
-
-        Written out because ``dataclasses.replace`` takes four times as long, which is a tenth of a decision.
-        """
+        """Return the request with what the decision found out first; written out because that is faster."""
         return InferenceRequest(
             self.id,
             self.api,

@@ -4,8 +4,8 @@ A line holds figures and names, never a prompt: what was hashed of it is left ou
 say what they have of it in their caches.
 """
 
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,6 +16,8 @@ from tidegate.scheduling.request import InferenceRequest
 
 VERSION = 1
 """Of the format; a line of another is not read."""
+
+Tuple = TypeVar("Tuple", bound=NamedTuple)
 
 MAX_LINE_BYTES = 4_194_304
 """The longest line that is read: a case of 10,000 candidates has about 4 MB."""
@@ -33,7 +35,7 @@ def encode(case: Case, decided_at: float) -> bytes:
         "decided_at": decided_at,
         "addresses": case.addresses,
         "policy": asdict(case.policy),
-        "request": asdict(replace(case.request, prefix=())),
+        "request": case.request._replace(prefix=())._asdict(),
         "members": case.members,
         "draws": case.draws,
         "candidates": [endpoint._asdict() for endpoint in case.candidates],
@@ -56,10 +58,10 @@ def decode(line: bytes) -> Case:
         if record.get("version") != VERSION:
             raise MalformedRecordError(f"expected a record of version {VERSION}")
         return Case(
-            msgspec.convert(record["request"], InferenceRequest),
+            _made(InferenceRequest, record["request"]),
             msgspec.convert(record["policy"], Policy),
             msgspec.convert(record["members"], int),
-            tuple(_view(fields) for fields in record["candidates"]),
+            tuple(_made(EndpointView, fields) for fields in record["candidates"]),
             msgspec.convert(record["draws"], tuple[float, ...]),
             msgspec.convert(record["addresses"], tuple[str, ...]),
         )
@@ -67,9 +69,7 @@ def decode(line: bytes) -> Case:
         raise MalformedRecordError(f"not a decision record: {error}") from None
 
 
-def _view(fields: dict[str, Any]) -> EndpointView:
-    """Return the candidate that these are the fields of; one that is not given, by an earlier release, is unknown."""
-    unknown = EndpointView._field_defaults
-    return msgspec.convert(
-        [fields[name] if name in fields else unknown[name] for name in EndpointView._fields], EndpointView
-    )
+def _made(kind: type[Tuple], fields: dict[str, Any]) -> Tuple:
+    """Return what these are the fields of; one that is not given, by an earlier release, is unknown."""
+    unknown = kind._field_defaults
+    return msgspec.convert([fields[name] if name in fields else unknown[name] for name in kind._fields], kind)

@@ -25,6 +25,7 @@ shows no flag of the attempts before it.
 """
 
 import enum
+from typing import Final
 
 from protos.access_log_pb2 import ResponseFlags
 
@@ -44,6 +45,7 @@ class Outcome(enum.Enum):
     UNKNOWN = "unknown"
 
 
+_NONE: Final = frozenset[str]()
 _CLIENT_GONE = frozenset({"downstream_connection_termination", "downstream_remote_reset"})
 _BY_FLAG = (
     (
@@ -96,16 +98,17 @@ def classify(
         failed: the answer itself says that the request failed.
         details: Envoy's response code details.
     """
-    raised = {field.name for field, _ in flags.ListFields()}
+    raised = {field.name for field, _ in flags.ListFields()} if flags.ByteSize() else _NONE
     if raised & _CLIENT_GONE:
         return Outcome.CLIENT_GONE
     if refused and status >= 400:
         return Outcome.REFUSED
     if details == DEADLINE_DETAILS:
         return Outcome.TIMEOUT
-    for outcome, names in _BY_FLAG:
-        if raised & names:
-            return outcome
+    if raised:
+        for outcome, names in _BY_FLAG:
+            if raised & names:
+                return outcome
     outcome = _by_status(status, attempts)
     return Outcome.UPSTREAM_ERROR if outcome is Outcome.OK and failed else outcome
 

@@ -4,12 +4,13 @@ Nothing in an entry is taken for granted: what is missing, odd or of the wrong t
 never zero.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
-from google.protobuf.struct_pb2 import Value
+from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import UInt64Value
 
 from protos.access_log_pb2 import AccessLogCommon, AccessLogType, HTTPAccessLogEntry
@@ -39,6 +40,8 @@ USAGE_TYPE = "/envoy.data.ai.v3.TokenUsage"
 
 FAILURES = frozenset({Outcome.UPSTREAM_ERROR, Outcome.TIMEOUT})
 """Outcomes that an endpoint is to blame for."""
+
+_LAST_ENTRY, _COMPLETE = AccessLogType.DownstreamEnd, TokenUsage.COMPLETE
 
 MAX_TOKENS = 100_000_000
 """More tokens than any request can have: a larger number is nonsense, and would spoil sums and means for good."""
@@ -180,15 +183,17 @@ class RequestRecord(NamedTuple):
 
 def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
     """Read one entry; whatever it holds, this raises nothing."""
-    common = entry.common_properties
-    decision = common.metadata.filter_metadata.get(DECISION_NAMESPACE)
+    common, response = entry.common_properties, entry.response
+    metadata = common.metadata
+    namespaces = metadata.filter_metadata
+    decision = namespaces.get(DECISION_NAMESPACE)
     facts: Mapping[str, Value] = {} if decision is None else decision.fields
     reservation = _text(facts, "reservation")
-    status = entry.response.response_code.value
-    ended = common.access_log_type == AccessLogType.DownstreamEnd
+    status = response.response_code.value
+    ended = common.access_log_type == _LAST_ENTRY
     attempts = common.upstream_request_attempt_count
-    usage, readable = _usage(common.metadata)
-    answer = common.metadata.filter_metadata.get(ANSWER_NAMESPACE)
+    usage, readable = _usage(metadata)
+    answer = namespaces.get(ANSWER_NAMESPACE)
     read = None if answer is None else _read(answer.fields)
     if answer is not None:
         usage = _overridden(usage, answer.fields)
@@ -197,9 +202,7 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
         reservation=reservation,
         request_id=entry.request.request_id,
         pool=opened or _text(facts, "pool"),
-        model=_text(common.metadata.filter_metadata[UNREAD_NAMESPACE].fields, UNREAD_KEY)
-        if opened
-        else _text(facts, "model"),
+        model=_text(namespaces[UNREAD_NAMESPACE].fields, UNREAD_KEY) if opened else _text(facts, "model"),
         api=_text(facts, "api"),
         stream=_flag(facts, "stream"),
         estimated_prompt_tokens=_number(facts, "prompt_tokens"),
@@ -211,13 +214,13 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
             common.response_flags,
             attempts=attempts,
             refused=decision is not None and not reservation,
-            details=entry.response.response_code_details,
+            details=response.response_code_details,
             failed=read is not None and read.failed,
         )
         if ended
         else Outcome.RUNNING,
         served=_address(common.upstream_remote_address),
-        named=_named(common.metadata),
+        named=_named(namespaces),
         attempts=attempts,
         duration_seconds=_seconds(common.duration) if common.HasField("duration") else None,
         ttft_seconds=_tag(common, TTFT_TAG),
@@ -229,7 +232,7 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
         malformed=not readable,
         to_be_read=_flag(facts, "read") or False,
         read=read,
-        response_bytes=entry.response.response_body_bytes,
+        response_bytes=response.response_body_bytes,
     )
 
 
@@ -273,16 +276,20 @@ def _tag(common: AccessLogCommon, name: str) -> float | None:
 
 def _address(address: Address) -> str | None:
     socket = address.socket_address
-    if not socket.address or not socket.port_value:
-        return None
+    return _place(socket.address, socket.port_value)
+
+
+@functools.lru_cache(16_384)
+def _place(address: str, port: int) -> str | None:
+    """Return ``address`` and ``port`` in their one spelling, 5 us to find; ``None`` for what is no place."""
     try:
-        return addresses.joined(addresses.ip(socket.address), socket.port_value)
+        return addresses.joined(addresses.ip(address), port) if port else None
     except ValueError:
         return None
 
 
-def _named(metadata: Metadata) -> str | None:
-    destinations = metadata.filter_metadata.get(DESTINATION_NAMESPACE)
+def _named(namespaces: Mapping[str, Struct]) -> str | None:
+    destinations = namespaces.get(DESTINATION_NAMESPACE)
     if destinations is None:
         return None
     return _text(destinations.fields, DESTINATION_KEY).partition(",")[0].strip() or None
@@ -317,7 +324,7 @@ def _overridden(usage: Usage, facts: Mapping[str, Value]) -> Usage:
 
 def _tokens(usage: TokenUsage) -> Usage:
     # PARTIAL and FAILED mean that Envoy gave up on the answer: what it has by then may be too little.
-    if usage.extraction_status != TokenUsage.COMPLETE:
+    if usage.extraction_status != _COMPLETE:
         return Usage()
     # Nor is it a count that there was nothing at all: some servers end a stream with zeros, and Envoy takes the last.
     if not usage.input_tokens.value and not usage.output_tokens.value:

@@ -1,5 +1,6 @@
 """Which vocabulary counts for which model, and by how much it is known to be off."""
 
+import functools
 import re
 from typing import Final
 
@@ -23,6 +24,7 @@ _CL100K: Final = (
 _PREFIXES: Final = ("openai/", "azure/", "ft:")
 
 
+@functools.lru_cache(1_024)
 def encoding_for(model: str) -> str:
     """Return the name of the encoding that counts tokens for ``model``, any string."""
     name = model[:256].lower()
@@ -48,6 +50,7 @@ def claude_version(model: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2] or 0)) if found else LATER_CLAUDE
 
 
+@functools.lru_cache(1_024)
 def prior(model: str) -> float:
     """Return what a count under ``encoding_for(model)`` is to be multiplied by, as long as nothing was learned.
 

@@ -1,7 +1,5 @@
 """The filter ``fits``: there is room in the KV cache and in the batch."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +10,7 @@ from tidegate.scheduling.filters import fits
 
 
 def kept(endpoint: EndpointView, prompt: int = 100, output: int = 50) -> bool:
-    return bool(fits.keep(replace(ask(prompt=prompt), output_tokens=output), [endpoint]))
+    return bool(fits.keep(ask(prompt=prompt)._replace(output_tokens=output), [endpoint]))
 
 
 @pytest.mark.parametrize(("usage", "fit"), [(0.0, True), (0.85, True), (0.86, False), (1.0, False)])
@@ -46,7 +44,7 @@ def test_what_is_not_said_is_no_reason() -> None:
 
 @given(candidates(), st.integers(0, 10**6), st.integers(0, 10**5))
 def test_it_reckons_as_the_view_does(offered: list[EndpointView], prompt: int, output: int) -> None:
-    request = replace(ask(prompt=prompt), output_tokens=output)
+    request = ask(prompt=prompt)._replace(output_tokens=output)
     expected = [
         endpoint
         for endpoint in offered
