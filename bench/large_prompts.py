@@ -34,7 +34,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.large_prompts", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seconds", type=float, default=6.0, help="length of each measurement")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is made")
-    parser.add_argument("--sides", nargs="+", choices=("plain", "grpc", "h2"), default=["plain", "grpc", "h2"])
+    parser.add_argument(
+        "--sides", nargs="+", choices=("plain", "bare", "grpc", "h2"), default=["plain", "bare", "grpc", "h2"]
+    )
     parser.add_argument("--large-to", type=int, help=argparse.SUPPRESS)  # this process is the client with large prompts
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
     return parser.parse_args(argv)
@@ -90,6 +92,8 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, list[dict[st
         for name in options.sides:
             if name == "plain":
                 running.append(stack.enter_context(sides.plain(folder, name, ports, 2)))
+            elif name == "bare":
+                running.append(stack.enter_context(sides.bare(folder, name, ports, 2)))
             else:
                 running.append(stack.enter_context(sides.tidegate(folder, name, ports, 2, "least_tokens", name)))
         found: dict[str, list[dict[str, float]]] = {side.name: [] for side in running}

@@ -16,9 +16,10 @@ from extproc.h2_headers import RememberingDecoder
 STREAMS_PER_CONNECTION = 10_000
 """Open streams that a peer may have on one connection. HTTP/2 lets it know; one that has more is cut off."""
 
-STREAM_WINDOW_BYTES = 1_048_576
+STREAM_WINDOW_BYTES = 65_535
 CONNECTION_WINDOW_BYTES = 16_777_216
-"""What a peer may send without being asked for more, on a stream and on all of them."""
+"""What a peer may send without being asked for more, on a stream and on all of them. What a peer may send of a large
+prompt at once stands in front of all other requests on the connection."""
 
 HEADER_LIST_BYTES = 65_536
 """The largest header list that is taken, as RFC 9113 section 6.5.2 counts it."""

@@ -12,6 +12,7 @@ from hpack import Encoder, HeaderTuple, NeverIndexedHeaderTuple
 from extproc.transport import Ending, Status, UnreadableMessage
 
 _PREFIX = struct.Struct(">BI")
+_SMALL_BYTES = 4_096
 
 
 class KnownHeaders(NamedTuple):
@@ -65,18 +66,21 @@ def percent_encoded(text: str) -> bytes:
 class Deframer:
     """Puts messages together from the data of one stream."""
 
-    __slots__ = ("_limit", "_pending", "_wanted")
+    __slots__ = ("_held", "_limit", "_parts", "_small", "_wanted")
 
     def __init__(self, limit: int) -> None:
         """Take messages of up to ``limit`` bytes."""
         self._limit = limit
-        self._pending = bytearray()
+        # A long message is joined once: to let one buffer grow with every frame copies it nine times over (measured).
+        self._parts: list[bytes] = []
+        self._small = bytearray()
+        self._held = 0
         self._wanted = _PREFIX.size
 
     @property
     def held(self) -> int:
         """Bytes of a message that is not complete yet."""
-        return len(self._pending)
+        return self._held
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take in ``data``; return the messages that it completes.
@@ -86,23 +90,34 @@ class Deframer:
         Raises:
             UnreadableMessage: a message is compressed, or too large. Nothing more can be read.
         """
-        pending = self._pending
-        pending += data
-        if len(pending) < self._wanted:
+        self._held += len(data)
+        if self._held < self._wanted:
+            self._keep(data)
             return []
+        pending = b"".join((*self._parts, self._small, data)) if self._held > len(data) else data
         messages, at, end = [], 0, len(pending)
-        with memoryview(pending) as view:
-            while end - at >= _PREFIX.size:
-                compressed, size = _PREFIX.unpack_from(view, at)
-                self._check(compressed, size)
-                self._wanted = _PREFIX.size + size
-                if end - at < self._wanted:
-                    break
-                messages.append(bytes(view[at + _PREFIX.size : at + self._wanted]))
-                at += self._wanted
-                self._wanted = _PREFIX.size
-        del pending[:at]
+        while end - at >= _PREFIX.size:
+            compressed, size = _PREFIX.unpack_from(pending, at)
+            self._check(compressed, size)
+            self._wanted = _PREFIX.size + size
+            if end - at < self._wanted:
+                break
+            messages.append(pending[at + _PREFIX.size : at + self._wanted])
+            at += self._wanted
+            self._wanted = _PREFIX.size
+        self._parts, self._small, self._held = [], bytearray(), end - at
+        self._keep(pending[at:])
         return messages
+
+    def _keep(self, data: bytes) -> None:
+        """Keep ``data`` for later: as it came, or, of what is small, without an object for each piece."""
+        if len(data) < _SMALL_BYTES:
+            self._small += data
+            return
+        if self._small:
+            self._parts.append(bytes(self._small))
+            self._small = bytearray()
+        self._parts.append(data)
 
     def _check(self, compressed: int, size: int) -> None:
         if compressed:
