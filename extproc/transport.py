@@ -1,7 +1,6 @@
 """What every transport of the exchange does alike: which method it serves, its limits, and how a stream ends."""
 
 import asyncio
-import contextlib
 import enum
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -172,14 +171,11 @@ async def serve(  # noqa: PLR0911  one for each way to end
     observer.stream_started()
     outcome = Outcome.FAILED
     try:
-        async with (
-            contextlib.nullcontext() if deadline else asyncio.timeout(held.seconds) as timer,
-            contextlib.aclosing(held.replies(messages)) as replies,
-        ):
-            async for reply in replies:
-                await write(reply)
-                if held.lasts:
-                    _begin_anew(held, deadline, timer)
+        if deadline is not None:
+            await _answer(messages, write, held, deadline.restart)
+        else:
+            async with asyncio.timeout(held.seconds) as timer:
+                await _answer(messages, write, held, lambda: _restart(timer, held.seconds))
         outcome = Outcome.FINISHED
         return Ending(Status.OK)
     except asyncio.CancelledError:
@@ -206,11 +202,25 @@ async def serve(  # noqa: PLR0911  one for each way to end
         observer.stream_ended(outcome)
 
 
-def _begin_anew(held: Exchange, deadline: Deadline | None, timer: asyncio.Timeout | None) -> None:
-    if deadline is not None:
-        deadline.restart()
-    elif timer is not None:
-        timer.reschedule(asyncio.get_running_loop().time() + held.seconds)
+async def _answer(
+    messages: AsyncIterator[bytes],
+    write: Callable[[bytes], Awaitable[None]],
+    held: Exchange,
+    restart: Callable[[], None],
+) -> None:
+    """Write all replies; ``restart`` begins the time of an exchange that lasts anew."""
+    replies = held.replies(messages)
+    try:
+        async for reply in replies:
+            await write(reply)
+            if held.lasts:
+                restart()
+    finally:
+        await replies.aclose()
+
+
+def _restart(timer: asyncio.Timeout, seconds: float) -> None:
+    timer.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 def _took_too_long(held: Exchange) -> Ending:

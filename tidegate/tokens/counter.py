@@ -157,6 +157,8 @@ class TokenCounter:
         recalled = 0
         if work(texts) <= _LOOKED_UP:
             recalled, others = recall(texts, tokenizer, self._cache)
+            if not others:
+                return TokenCount(recalled, CountSource.EXACT)
             texts = [text for text, _ in others]
             at_once = _INLINE // tokenizer.slowness
             if work(texts) <= at_once and sum(map(utf8_length, texts)) <= at_once:
