@@ -1,24 +1,8 @@
-"""What a request has in common with others: the beginning of its prompt, and its session.
-
-Neither leaves this process as it came: a prompt is hashed, and so is the name of a session, which may be somebody's
-secret and is written into decision records.
-"""
-
-import hashlib
-from collections.abc import Mapping
+"""What a request has in common with others: the beginning of its prompt. It does not leave this process unhashed."""
 
 from extproc.body import ParsedBody
 from tidegate.tokens import prefix
 from tidegate.tokens.prefix import Prefix
-
-SESSION_HEADER = "x-session-id"
-"""As other routers name it (llm-d's endpoint picker, vLLM's router)."""
-
-
-def session_of(headers: Mapping[str, str]) -> str:
-    """Return what stands for the session that the headers name; empty when they name none."""
-    named = headers.get(SESSION_HEADER, "")
-    return hashlib.blake2b(named.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() if named else ""
 
 
 def beginning(parsed: ParsedBody, tokens: int) -> Prefix:

@@ -58,6 +58,7 @@ class ParsedBody(NamedTuple):
         choices: how many answers are generated.
         conversation: its shape where a chat template lays the texts out.
         salt: what keeps the engine's cache of this prompt apart from others; empty for none.
+        session: what stands for its session, where the body is to say; empty for none.
     """
 
     model: str
@@ -69,6 +70,7 @@ class ParsedBody(NamedTuple):
     choices: int = 1
     conversation: Conversation | None = None
     salt: str = ""
+    session: str = ""
 
     @property
     def prompt(self) -> Prompt:

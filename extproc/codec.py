@@ -44,6 +44,10 @@ ATTRIBUTES = {
     "request.headers['x-session-id']": "x-session-id",
 }
 """Where headers are not sent: the attributes (CEL) that stand for those a decision reads, by the header's name."""
+
+_HEADER = "request.headers['"
+"""How an attribute begins that stands for a header; the configuration may name others."""
+
 WITHHOLD = "withhold"
 """What a decision calls it there that the client is not to see the usage that was asked for in its name."""
 
@@ -92,22 +96,25 @@ def _of_answer(request: ext_proc_pb2.ProcessingRequest) -> AnswerHeaders:
 
 
 def _headers(received: core_pb2.HeaderMap) -> dict[str, str]:
-    """Return the headers by name; the values of one that is repeated are joined by commas, as HTTP has it."""
+    """Return the headers by name; the values of one that is repeated are joined by commas, cookies by semicolons."""
     headers: dict[str, str] = {}
     for header in received.headers:
         # Latin-1 takes every byte; what we compare with is ASCII.
         value = header.raw_value.decode("latin-1") or header.value
-        headers[header.key] = f"{headers[header.key]},{value}" if header.key in headers else value
+        if header.key in headers:
+            value = f"{headers[header.key]}{'; ' if header.key == 'cookie' else ','}{value}"
+        headers[header.key] = value
     return headers
 
 
 def _attributes(sent: ext_proc_pb2.Attributes) -> dict[str, str]:
     """Return the headers that the attributes stand for; a header that the request lacks is not among them."""
-    return {
-        ATTRIBUTES[name]: value.string_value.decode("latin-1")
-        for name, value in sent.fields.items()
-        if name in ATTRIBUTES
-    }
+    headers = {}
+    for name, value in sent.fields.items():
+        header = ATTRIBUTES.get(name) or (name[len(_HEADER) : -2] if name.startswith(_HEADER) else None)
+        if header is not None:
+            headers[header] = value.string_value.decode("latin-1")
+    return headers
 
 
 class Rewritten(NamedTuple):

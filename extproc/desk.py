@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from extproc.intake import Intake
+from extproc.sessions import SessionKeys
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import TokenCount
@@ -24,6 +25,7 @@ class Catalogue(NamedTuple):
         injecting: the pools whose streams are asked for their usage where the client did not ask.
         reading: the pools whose answers pass through here, so that what the client did not ask for can be kept back.
         serves: whether a model is served that is not among ``models``, because a pattern matches it.
+        sessions: by what sessions are known.
     """
 
     models: Sequence[str] = ()
@@ -32,6 +34,7 @@ class Catalogue(NamedTuple):
     injecting: frozenset[str] = frozenset()
     reading: frozenset[str] = frozenset()
     serves: Callable[[str], bool] = _nothing
+    sessions: SessionKeys = SessionKeys()
 
 
 class Desk(Protocol):

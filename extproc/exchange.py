@@ -120,10 +120,10 @@ class _Visit:
 
     def match(self, stream: Stream) -> Event:
         self._request_id = stream.headers.get("x-request-id", "")
-        self._session = affinity.session_of(stream.headers)
         self._shape = shape_of(stream.headers)
         try:
             catalogue = self._desk.catalogue()
+            self._session = catalogue.sessions.of_headers(stream.headers)
             self._api = api = match(stream.headers, pass_on=bool(catalogue.unknown_paths))
             self._known["api"] = api.name
             if api is PASSED_ON:
@@ -156,7 +156,8 @@ class _Visit:
         if self._api is None or self._api.parse is None:
             raise LocalProtocolError("a decision before there was an API")
         try:
-            parsed = await self._desk.intake.read(self._api.parse, stream.body, self._coding)
+            parse = self._desk.catalogue().sessions.reading(self._api.parse)
+            parsed = await self._desk.intake.read(parse, stream.body, self._coding)
         except ApiError as error:
             return self._refused(error)
         self._known["model"] = parsed.model
@@ -178,7 +179,7 @@ class _Visit:
             pool=self._pool,
             prefix=beginning.hashes,
             block_tokens=beginning.block_tokens,
-            session=self._session,
+            session=self._session or parsed.session,
         )
         outcome = self._desk.decide(self._request)
         if isinstance(outcome, Refusal):

@@ -126,13 +126,15 @@ def _modes(request: ext_proc_pb2.ProcessingRequest) -> Modes | None:
 
 
 def _headers(received: core_pb2.HeaderMap) -> dict[str, str]:
-    """Return the headers by name in lower case; the values of one that is repeated are joined by commas."""
+    """Return the headers by name in lower case; repeated values are joined by commas, cookies by semicolons."""
     headers: dict[str, str] = {}
     for header in received.headers:
         name = header.key.lower()
         # Envoy fills raw_value; other gateways may fill value.
         value = header.raw_value.decode("latin-1") or header.value
-        headers[name] = f"{headers[name]},{value}" if name in headers else value
+        if name in headers:
+            value = f"{headers[name]}{'; ' if name == 'cookie' else ','}{value}"
+        headers[name] = value
     return headers
 
 

@@ -139,7 +139,8 @@ class PickerRequest:
         try:
             async with asyncio.timeout(self._gateway.settings.decision_seconds):
                 try:
-                    parsed = await self._desk.intake.read(self._api.parse, self.body(), self._coding)
+                    parse = self._desk.catalogue().sessions.reading(self._api.parse)
+                    parsed = await self._desk.intake.read(parse, self.body(), self._coding)
                 except ApiError:
                     # What was cut cannot be read, and its model not be known.
                     if partial is not BodyMode.BUFFERED_PARTIAL:
@@ -192,7 +193,7 @@ class PickerRequest:
             pool=self._pool,
             prefix=beginning.hashes,
             block_tokens=beginning.block_tokens,
-            session=affinity.session_of(self._headers.headers),
+            session=self._desk.catalogue().sessions.of_headers(self._headers.headers) or parsed.session,
             among=self._among,
         )
         outcome = self._desk.decide(self._request)

@@ -46,6 +46,7 @@ EVERY_KEY: dict[str, Any] = {
     },
     "scrape": {"interval_seconds": 0.5, "timeout_seconds": 1, "max_bytes": 100_000},
     "unknown_paths": {"pool": "llama"},
+    "session": {"header": "x-chat", "cookie": "sid", "body_field": "metadata.user_id"},
     "picker": {"health_port": 4, "max_held_bytes": 10_000_000, "drain_seconds": 5, "test_header": "obey"},
     "decision_log": {"file": "/var/lib/tidegate/decisions.jsonl", "sample": 0.5, "max_bytes": 2_000_000},
     "pools": [
@@ -57,6 +58,7 @@ EVERY_KEY: dict[str, Any] = {
             "policy": "weighted_scores",
             "filters": ["reachable", "saturation"],
             "scorers": [{"name": "queue", "weight": 0.5}, {"name": "running"}],
+            "lanes": [{"above_tokens": 30_000, "share": None, "endpoints": ["[fd00::1]:8000"]}],
             "destinations": 2,
             "retries": 0,
             "fail_open": True,

@@ -114,7 +114,10 @@ def test_equal_addresses_are_written_alike() -> None:
 @pytest.mark.parametrize(
     ("path", "siblings"),
     [
-        ("pool", "listener, admin, control, envoy, limits, scrape, unknown_paths, picker, decision_log, pools"),
+        (
+            "pool",
+            "listener, admin, control, envoy, limits, scrape, unknown_paths, session, picker, decision_log, pools",
+        ),
         ("listener.prot", "address, port"),
         ("admin.path", "address, port"),
         (
@@ -133,7 +136,7 @@ def test_equal_addresses_are_written_alike() -> None:
         (
             "pools.0.polices",
             (
-                "name, engine, models, adapters, policy, filters, scorers, destinations, retries, fail_open, "
+                "name, engine, models, adapters, policy, filters, scorers, lanes, destinations, retries, fail_open, "
                 "timeout_seconds, tokenizer, usage, inject_usage, endpoints"
             ),
         ),

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from tidegate import addresses, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
+from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
 from tidegate.config_tls import Tls
 from tidegate.config_values import (
@@ -169,6 +170,9 @@ class Pool(Section):
     scorers: tuple[Scorer, ...] = Field(
         (), description="What the policy `weighted_scores` weighs; by default queue 2, kv_usage 2, prefix 3."
     )
+    lanes: tuple[Lane, ...] = Field(
+        (), max_length=MAX_LANES, description="Parts of the endpoints for large prompts; without any, all are alike."
+    )
     destinations: int = Field(
         3, ge=1, le=10, description="How many endpoints a decision names: the pick, then the fallbacks for retries."
     )
@@ -233,6 +237,7 @@ class Config(Section):
         description="What becomes of requests on paths that Tidegate does not know.",
         json_schema_extra=_or_refuse,
     )
+    session: Session = Field(Session(), description="By what a session is known.")
     picker: Picker = Field(Picker(), description="What `tidegate picker` does besides.")
     decision_log: DecisionLog = Field(DecisionLog(), description="Where decisions are recorded.")
     pools: tuple[Pool, ...] = Field(min_length=1, description="The fleet.")
@@ -243,6 +248,7 @@ class Config(Section):
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
         faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
         faults += weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)
+        faults += misplaced_lanes((pool.lanes, [one.address for one in pool.endpoints]) for pool in self.pools)
         if faults:
             raise fault("\n".join(faults))
         return self

@@ -10,6 +10,8 @@ from envoy_data_plane.envoy.extensions.filters.http.ext_proc import v3 as ext_pr
 from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any
 
+from tidegate.config import Config
+
 ATTRIBUTES = (
     "request.method",
     "request.path",
@@ -20,6 +22,19 @@ ATTRIBUTES = (
     "request.headers['x-session-id']",
 )
 """What is sent beside the body in place of the headers. (``request.headers`` as a whole comes as a useless text.)"""
+
+
+def also_read(config: Config) -> tuple[str, ...]:
+    """Return the headers that the configuration has a decision read, besides those that it always reads."""
+    session = config.session
+    named = (session.header, "cookie" if session.cookie else None)
+    return tuple(name for name in named if name and f"request.headers['{name}']" not in ATTRIBUTES)
+
+
+def attributes(config: Config) -> list[str]:
+    """Return all that is sent beside the body."""
+    return [*ATTRIBUTES, *(f"request.headers['{name}']" for name in also_read(config))]
+
 
 CHANGES_HEADERS = "x-request-timeout"
 """The request header whose answer is a header for Envoy, which in one exchange it would not take."""

@@ -4,6 +4,7 @@ import asyncio
 
 from extproc.desk import Catalogue
 from extproc.intake import Intake
+from extproc.sessions import SessionKeys
 from tidegate.fleet.ledger import Reservation
 from tidegate.scheduling.dispatch import Decision, Refusal, RefusalReason
 from tidegate.scheduling.request import InferenceRequest
@@ -30,9 +31,12 @@ class FakeDesk:
         self.injecting: frozenset[str] = frozenset()
         self.reading: frozenset[str] = frozenset()
         self.prefixes = False
+        self.sessions = SessionKeys()
 
     def catalogue(self) -> Catalogue:
-        return Catalogue(("m", "org/model"), 1_700_000_000, self.unknown_paths, self.injecting, self.reading)
+        return Catalogue(
+            ("m", "org/model"), 1_700_000_000, self.unknown_paths, self.injecting, self.reading, sessions=self.sessions
+        )
 
     def new_id(self, request_id: str) -> str:
         self.ids += 1

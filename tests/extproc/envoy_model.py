@@ -43,12 +43,18 @@ def body_message(body: bytes = HELLO, *, end_of_stream: bool = True) -> bytes:
 
 
 def whole_message(
-    headers: Mapping[str, str] = POST, body: bytes = HELLO, *, end_of_stream: bool = True, mode: int = 2
+    headers: Mapping[str, str] = POST,
+    body: bytes = HELLO,
+    *,
+    end_of_stream: bool = True,
+    mode: int = 2,
+    also_read: Sequence[str] = (),
 ) -> bytes:
     message = ext_proc_pb2.ProcessingRequest(request_body=ext_proc_pb2.HttpBody(body=body, end_of_stream=end_of_stream))
     message.protocol_config.request_body_mode = mode  # type: ignore[assignment]
     attributes = message.attributes["envoy.filters.http.ext_proc"].fields
-    for name, header in ATTRIBUTES.items():
+    others = {f"request.headers['{name}']": name for name in also_read}
+    for name, header in {**ATTRIBUTES, **others}.items():
         if header in headers:
             attributes[name].string_value = headers[header].encode("latin-1")
     message.attributes["envoy.filters.http.ext_proc"].SetInParent()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from extproc.affinity import beginning, session_of
+from extproc.affinity import beginning
 from extproc.apis import chat_completions, completions
 from extproc.body import ParsedBody
 from tests.extproc.desks import FakeDesk
@@ -23,10 +23,9 @@ def parsed(*messages: str, **more: object) -> ParsedBody:
     return chat_completions.parse(chat(*messages, **more))
 
 
-async def decided(desk: FakeDesk, body: bytes, **headers: str) -> InferenceRequest:
-    extra = {name.replace("_", "-"): value for name, value in headers.items()}
+async def decided(desk: FakeDesk, body: bytes) -> InferenceRequest:
     for exchanges in (1, 2):
-        assert (await ask(desk, headers={**POST, **extra}, body=body, exchanges=exchanges)).kind == "routed"
+        assert (await ask(desk, headers=POST, body=body, exchanges=exchanges)).kind == "routed"
     one, two = desk.requests
     assert one._replace(id=two.id) == two
     return one
@@ -44,18 +43,6 @@ async def test_a_policy_that_looks_at_prefixes_is_given_them() -> None:
 async def test_for_any_other_nothing_is_hashed() -> None:
     request = await decided(FakeDesk(), chat(LONG, "hello"))
     assert (request.prefix, request.block_tokens, request.session) == ((), 0, "")
-
-
-async def test_a_session_is_known_by_its_header_and_handed_on_as_a_hash() -> None:
-    request = await decided(FakeDesk(), chat("hello"), x_session_id="alice's secret")
-    assert request.session == session_of({"x-session-id": "alice's secret"})
-    assert "alice" not in repr(request)
-
-
-def test_sessions_differ_by_their_names() -> None:
-    assert session_of({}) == session_of({"x-session-id": ""}) == ""
-    assert session_of({"x-session-id": "a"}) != session_of({"x-session-id": "b"})
-    assert len(session_of({"x-session-id": "\ud83d" * 9999})) == 32
 
 
 @pytest.mark.parametrize(

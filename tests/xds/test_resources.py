@@ -179,6 +179,18 @@ def test_credentials_are_not_sent_to_the_decision() -> None:
     assert not names & {"authorization", "cookie", "x-api-key"}
 
 
+def test_what_a_session_is_known_by_is_sent_to_the_decision_in_either_kind_of_exchange() -> None:
+    usual = ext_proc(config("a"))
+    processor = ext_proc(config("a", session={"header": "x-chat", "cookie": "sid"}))
+    assert processor.forward_rules is not None
+    assert processor.forward_rules.allowed_headers is not None
+    names = [pattern.exact for pattern in processor.forward_rules.allowed_headers.patterns]
+    assert names[-2:] == ["x-chat", "cookie"]
+    more = ["request.headers['x-chat']", "request.headers['cookie']"]
+    assert processor.request_attributes == [*usual.request_attributes, *more]
+    assert ext_proc(config("a", session={"header": "x-session-id", "body_field": "user"})) == usual
+
+
 def test_usage_is_read_after_the_decision_and_with_raised_limits() -> None:
     filters = connection_manager(config("a")).http_filters
     assert [one.name.rsplit(".", 1)[1] for one in filters] == ["ext_proc", "buffer", "ai_protocol_manager", "router"]

@@ -4,6 +4,7 @@ from tidegate.config import Config
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
 from tidegate.scheduling import pickers
+from tidegate.scheduling.lanes import Lane
 from tidegate.scheduling.policy import Policy
 
 
@@ -27,7 +28,7 @@ def declared(config: Config) -> PoolsDeclared:
                     for endpoint in pool.endpoints
                 ),
                 adapters=pool.adapters,
-                reckons=pickers.learns(pool.policy),
+                reckons=pickers.learns(pool.policy) or bool(pool.lanes),
             )
             for pool in config.pools
         )
@@ -42,6 +43,7 @@ def policies(config: Config) -> dict[str, Policy]:
             pool.destinations,
             pool.filters,
             tuple((scorer.name, scorer.weight) for scorer in pool.scorers),
+            tuple(Lane(lane.above_tokens, lane.share or 0.0, lane.endpoints) for lane in pool.lanes),
         )
         for pool in config.pools
     }

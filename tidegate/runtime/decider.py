@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from extproc.intake import Intake
+from extproc.sessions import HEADER, SessionKeys
 from tidegate.config import Config
+from tidegate.config_placement import Session
 from tidegate.discovery import static
 from tidegate.fleet.state import Fleet
 from tidegate.runtime.desk import Desk, Journal
@@ -66,7 +68,7 @@ class Decider:
         self.intake.configure(config.limits.max_body_bytes, decode=config.limits.compressed_bodies == "decode")
         self.dispatcher.configure(static.declared(config), static.policies(config))
         self.prompts.configure(config)
-        self.desk.serve(config.pools, config.unknown_paths.pool or "")
+        self.desk.serve(config.pools, config.unknown_paths.pool or "", _sessions(config.session))
 
     def recording(self, config: Config, suffix: str = "") -> DecisionLog | None:
         """Have decisions recorded where ``config`` says so; return what is to be run to write them.
@@ -84,6 +86,13 @@ class Decider:
         """End the threads, once no stream is open any more."""
         self.intake.close()
         self.counter.close()
+
+
+def _sessions(said: Session) -> SessionKeys:
+    """Return by what sessions are known; where nothing is ``said``, by the usual header."""
+    if said.cookie is None and said.body_field is None:
+        return SessionKeys(said.header or HEADER)
+    return SessionKeys(said.header or "", said.cookie or "", said.body_field or "")
 
 
 def _spare_the_collector() -> None:

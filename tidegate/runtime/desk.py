@@ -5,6 +5,7 @@ from typing import Protocol
 
 from extproc.desk import Catalogue
 from extproc.intake import Intake
+from extproc.sessions import SessionKeys
 from extproc.transport import Outcome
 from tidegate.config import Pool
 from tidegate.fleet.events import RequestReserved
@@ -61,8 +62,11 @@ class Desk:
         self._new_id = new_id
         self._catalogue = Catalogue((), started_at)
 
-    def serve(self, pools: Iterable[Pool], unknown_paths: str) -> None:
-        """Take over what ``pools`` serve, where patterns cannot be listed, and who takes ``unknown_paths``, if any."""
+    def serve(self, pools: Iterable[Pool], unknown_paths: str, sessions: SessionKeys) -> None:
+        """Take over what ``pools`` serve, where patterns cannot be listed, and who takes ``unknown_paths``, if any.
+
+        ``sessions`` says by what sessions are known.
+        """
         pools = tuple(pools)
         written_out = dict.fromkeys(
             model for pool in pools for model in (*pool.models, *pool.adapters) if "*" not in model
@@ -74,6 +78,7 @@ class Desk:
             injecting=frozenset(pool.name for pool in pools if pool.injects_usage),
             reading=frozenset(pool.name for pool in pools if pool.usage == "stream"),
             serves=lambda model: self._dispatcher.pool_of(model) is not None,
+            sessions=sessions,
         )
 
     def catalogue(self) -> Catalogue:

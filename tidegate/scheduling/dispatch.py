@@ -5,16 +5,19 @@ two scrapes spreads: each decision sees the reservations of all before it.
 """
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidegate.fleet.events import PoolsDeclared, RequestReserved
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
+from tidegate.fleet.view import EndpointView
 from tidegate.scheduling import filters
 from tidegate.scheduling.candidates import Lookout, named
 from tidegate.scheduling.explain import Case, Explanation, Recorded, explain
+from tidegate.scheduling.filters import Filter
+from tidegate.scheduling.lanes import Lanes
 from tidegate.scheduling.pickers import PickerContract, make, uses_prefix
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
@@ -68,6 +71,7 @@ class Dispatcher:
         self._routes = ModelRoutes(())
         self._policies: dict[str, Policy] = {}
         self._pickers: dict[str, PickerContract] = {}
+        self._lanes: dict[str, Lanes] = {}
         self._sample = 0.0
         self._record: Callable[[Case], None] | None = None
 
@@ -88,6 +92,7 @@ class Dispatcher:
         self._routes = ModelRoutes(declared.pools)
         self._policies = dict(policies)
         self._pickers = pickers
+        self._lanes = {pool: Lanes(policy.lanes) for pool, policy in policies.items() if policy.lanes}
 
     def _picker(self, pool: str, policy: Policy) -> PickerContract:
         before = self._policies.get(pool)
@@ -95,6 +100,26 @@ class Dispatcher:
         if stays and pool in self._pickers:
             return self._pickers[pool]
         return self._make_picker(policy.picker, dict(policy.weights))
+
+    def _filters(self, pool: str, policy: Policy) -> tuple[Filter, ...]:
+        chosen = filters.chain(policy.filters)
+        if not policy.lanes:
+            return chosen
+        self._lanes[pool].declare(self._fleet.members(pool))
+        return (*chosen, self._lanes[pool].filter)
+
+    def _case(
+        self,
+        request: InferenceRequest,
+        policy: Policy,
+        candidates: Sequence[EndpointView],
+        draws: Sequence[float] = (),
+        addresses: tuple[str, ...] = (),
+    ) -> Case:
+        pool = request.pool
+        parts = tuple(self._lanes[pool].part(one.address) for one in candidates) if policy.lanes else ()
+        members = len(self._fleet.members(pool))
+        return Case(request, policy, members, tuple(candidates), tuple(draws), addresses, parts)
 
     def pool_of(self, model: str) -> str | None:
         """Return the name of the pool that serves ``model``, or ``None``."""
@@ -118,7 +143,7 @@ class Dispatcher:
             return placed
         request, name = placed, placed.pool
         policy, picker = self._policies[name], self._pickers[name]
-        looked = self._lookout.look(request, name, picker, filters.chain(policy.filters), now)
+        looked = self._lookout.look(request, name, picker, self._filters(name, policy), now)
         if not looked.kept:
             return Refusal(RefusalReason.NO_ENDPOINTS, name)
         rng: Rng = self._rng
@@ -138,8 +163,7 @@ class Dispatcher:
         )
         self._fleet.apply(RequestReserved(reservation, request.prefix, request.block_tokens), now)
         if recorded is not None and self._record is not None:
-            members, candidates = len(self._fleet.members(name)), tuple(looked.candidates)
-            self._record(Case(request, policy, members, candidates, tuple(recorded.draws), addresses))
+            self._record(self._case(request, policy, looked.candidates, recorded.draws, addresses))
         return Decision(name, policy.picker, addresses, reservation)
 
     def explain(self, request: InferenceRequest, now: float) -> Explanation | Refusal:
@@ -149,8 +173,8 @@ class Dispatcher:
             return placed
         name = placed.pool
         policy, picker = self._policies[name], self._pickers[name]
-        looked = self._lookout.look(placed, name, picker, filters.chain(policy.filters), now)
-        return explain(Case(placed, policy, len(self._fleet.members(name)), tuple(looked.candidates)), picker)
+        looked = self._lookout.look(placed, name, picker, self._filters(name, policy), now)
+        return explain(self._case(placed, policy, looked.candidates), picker)
 
     def _placed(self, request: InferenceRequest) -> InferenceRequest | Refusal:
         """Return the request with its pool, its adapter and what its answer will probably take, or why it has none."""

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from tidegate.fleet.view import EndpointView
 from tidegate.scheduling import filters, scorers
-from tidegate.scheduling.filters import Step
+from tidegate.scheduling.filters import Filter, Step
+from tidegate.scheduling.lanes import Lanes
 from tidegate.scheduling.pickers import Explaining, Figures, PickerContract
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
@@ -29,6 +30,7 @@ class Case:
         candidates: those that were looked at, before the filters.
         draws: the random numbers that the picker drew.
         addresses: the pick and its fallbacks; empty when nothing was decided.
+        parts: the lane that each of the candidates is in, 0 for none; empty where the pool has no lanes.
     """
 
     request: InferenceRequest
@@ -37,6 +39,16 @@ class Case:
     candidates: tuple[EndpointView, ...]
     draws: tuple[float, ...] = ()
     addresses: tuple[str, ...] = ()
+    parts: tuple[int, ...] = ()
+
+    @property
+    def filters(self) -> tuple[Filter, ...]:
+        """What left out candidates, in order."""
+        chosen = filters.chain(self.policy.filters)
+        if not self.policy.lanes:
+            return chosen
+        known = dict(zip((one.address for one in self.candidates), self.parts, strict=False))
+        return (*chosen, Lanes(self.policy.lanes, known).filter)
 
 
 class Explanation(NamedTuple):
@@ -99,7 +111,7 @@ def explain(case: Case, picker: PickerContract) -> Explanation:
     steps: list[Step] = []
     kept: Sequence[EndpointView] = ()
     if case.candidates:
-        kept = filters.screen(case.request, case.candidates, filters.chain(case.policy.filters), steps).kept
+        kept = filters.screen(case.request, case.candidates, case.filters, steps).kept
     if not kept:
         return Explanation(case, tuple(steps), {}, {}, ())
     addresses = [endpoint.address for endpoint in kept]

@@ -38,6 +38,7 @@ def encode(case: Case, decided_at: float) -> bytes:
         "request": case.request._replace(prefix=())._asdict(),
         "members": case.members,
         "draws": case.draws,
+        "parts": case.parts,
         "candidates": [endpoint._asdict() for endpoint in case.candidates],
     }
     return msgspec.json.encode(record) + b"\n"
@@ -64,6 +65,7 @@ def decode(line: bytes) -> Case:
             tuple(_made(EndpointView, fields) for fields in record["candidates"]),
             msgspec.convert(record["draws"], tuple[float, ...]),
             msgspec.convert(record["addresses"], tuple[str, ...]),
+            msgspec.convert(record.get("parts", ()), tuple[int, ...]),
         )
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedRecordError(f"not a decision record: {error}") from None

@@ -12,6 +12,7 @@ from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling import pickers
 from tidegate.scheduling.dispatch import Dispatcher, Refusal
+from tidegate.scheduling.lanes import Lane
 from tidegate.scheduling.pickers import PickerContract
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
@@ -60,7 +61,13 @@ class Simulation:
     """One run of one policy. ``run`` may be called once."""
 
     def __init__(
-        self, spec: FleetSpec, workload: Workload, policy: str, seed: int = 0, conditions: Conditions | None = None
+        self,
+        spec: FleetSpec,
+        workload: Workload,
+        policy: str,
+        seed: int = 0,
+        conditions: Conditions | None = None,
+        lanes: tuple[Lane, ...] = (),
     ) -> None:
         """Prepare the run.
 
@@ -70,6 +77,7 @@ class Simulation:
             policy: a name from ``policies()``.
             seed: where all random draws start: the same seed brings the same run.
             conditions: how late news is, and what goes wrong.
+            lanes: parts of the endpoints for large prompts.
 
         Raises:
             KeyError: there is no such policy.
@@ -93,7 +101,7 @@ class Simulation:
         self._dispatcher = Dispatcher(self._fleet, random.Random(seed + 1), self._picker)  # noqa: S311
         declared = PoolsDeclared((PoolSpec(POOL, "vllm", (MODEL,), spec.endpoints()),))
         self._fleet.apply(declared, 0.0)
-        self._dispatcher.configure(declared, {POOL: Policy(policy)})
+        self._dispatcher.configure(declared, {POOL: Policy(policy, lanes=lanes)})
 
     def run(self, progress: Callable[[int], None] | None = None) -> Recording:
         """Run until every request is over, or nothing can end it; ``progress`` is told how many arrived so far."""
