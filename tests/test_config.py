@@ -27,8 +27,8 @@ def test_the_example_is_enough() -> None:
 def test_every_key_is_taken_as_it_is_given() -> None:
     given_keys = parsed(EVERY_KEY).model_dump(mode="json")
     pool = given_keys.pop("pools")[0]
-    assert pool.pop("scorers") == [{"name": "queue", "weight": 0.5}, {"name": "running", "weight": 1.0}]
-    assert pool == {key: value for key, value in EVERY_KEY["pools"][0].items() if key != "scorers"}
+    assert pool.pop("lanes") == [{"above_tokens": 30_000, "share": 0.25, "endpoints": []}]
+    assert pool == {key: value for key, value in EVERY_KEY["pools"][0].items() if key != "lanes"}
     assert given_keys == {key: value for key, value in EVERY_KEY.items() if key != "pools"}
 
 
