@@ -190,3 +190,24 @@ def test_a_recorded_decision_of_a_large_pool_is_explained_by_the_lanes_of_the_wh
     assert all(len(case.candidates) == len(case.parts) < 60 for case in cases)
     assert all(explain(case, pickers.make("random")).pick == case.addresses[0] for case in cases)
     assert all(explain(case, pickers.make("random")).order[0] == case.addresses[0] for case in cases)
+
+
+# -- as text
+
+
+def test_a_lane_can_be_written_in_one_word() -> None:
+    assert Lane.parse("20000:0.25") == Lane(20_000, 0.25)
+
+
+@given(st.text() | st.sampled_from(["", ":", "5", "5:", ":0.5", "0:0.5", "5:0", "5:1", "5:nan", "-1:0.5", "5:0.5:1"]))
+def test_what_is_no_lane_is_said_to_be_none(text: str) -> None:
+    above, _, share = text.partition(":")
+    try:
+        good = int(above) >= 1 and 0.0 < float(share) < 1.0
+    except ValueError:
+        good = False
+    if good:
+        assert Lane.parse(text) == Lane(int(above), float(share))
+    else:
+        with pytest.raises(ValueError, match="expected ABOVE_TOKENS:SHARE"):
+            Lane.parse(text)

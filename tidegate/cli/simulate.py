@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from tidegate.scheduling.lanes import Lane
 from tidegate.simulator.virtual import capacity, outcome, plots, synthetic, traces
 from tidegate.simulator.virtual.conditions import Conditions, Fault
 from tidegate.simulator.virtual.fleet import FleetSpec
@@ -93,6 +94,13 @@ class _Parsed(click.ParamType[Any]):
     help="A policy; repeat it for several. Without any, all of them.",
 )
 @click.option(
+    "--lane",
+    "lanes",
+    type=_Parsed("ABOVE_TOKENS:SHARE", Lane.parse),
+    multiple=True,
+    help="A share of the endpoints for prompts of more tokens, such as 20000:0.25; repeat it for several.",
+)
+@click.option(
     "--seed", "seeds", type=int, multiple=True, default=(0,), show_default=True, help="Repeat it for several runs."
 )
 @click.option(
@@ -168,6 +176,7 @@ def command(
     utilisation: float | None,
     rate: float | None,
     names: tuple[str, ...],
+    lanes: tuple[Lane, ...],
     seeds: tuple[int, ...],
     scrape_interval: float,
     scrape_delay: float,
@@ -200,7 +209,7 @@ def command(
         if asks_size:
             _print_sizes(spec, workload, chosen, conditions, slo, target, most, seeds[0], as_json)
             return
-        runs = _run(spec, workload, chosen, seeds, conditions, slo, warmup, folder)
+        runs = _run(spec, workload, chosen, lanes, seeds, conditions, slo, warmup, folder)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     except ImportError:
@@ -234,6 +243,7 @@ def _run(
     spec: FleetSpec,
     workload: Workload,
     names: tuple[str, ...],
+    lanes: tuple[Lane, ...],
     seeds: tuple[int, ...],
     conditions: Conditions,
     slo: SLO,
@@ -247,7 +257,7 @@ def _run(
         for name in names:
             for seed in seeds:
                 task = bar.add_task(name, total=len(workload.arrivals))
-                simulation = Simulation(spec, workload, name, seed, conditions)
+                simulation = Simulation(spec, workload, name, seed, conditions, lanes)
 
                 def tell(arrived: int, task: TaskID = task) -> None:
                     bar.update(task, completed=arrived)

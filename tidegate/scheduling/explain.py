@@ -47,7 +47,7 @@ class Case:
         chosen = filters.chain(self.policy.filters)
         if not self.policy.lanes:
             return chosen
-        known = dict(zip((one.address for one in self.candidates), self.parts, strict=False))
+        known = {one.address: part for one, part in zip(self.candidates, self.parts, strict=False) if part}
         return (*chosen, Lanes(self.policy.lanes, known).filter)
 
 

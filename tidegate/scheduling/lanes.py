@@ -44,6 +44,22 @@ class Lane(NamedTuple):
     share: float = 0.0
     endpoints: tuple[str, ...] = ()
 
+    @classmethod
+    def parse(cls, text: str) -> "Lane":
+        """Read ``20000:0.25``: a quarter of the endpoints for prompts of more than 20,000 tokens.
+
+        Raises:
+            ValueError: it is not of that form.
+        """
+        above, _, share = text.partition(":")
+        try:
+            lane = cls(int(above), float(share))
+        except ValueError:
+            lane = cls(0)
+        if lane.above_tokens < 1 or not 0.0 < lane.share < 1.0:
+            raise ValueError(f"{text!r} is no lane; expected ABOVE_TOKENS:SHARE, such as 20000:0.25")
+        return lane
+
 
 def parts(lanes: Sequence[Lane], members: Iterable[Weighed]) -> dict[str, int]:
     """Return the addresses in lanes, each with its lane's number, from 1.
@@ -90,24 +106,23 @@ class Lanes:
 
     def keep(self, request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:
         """Return the candidates that ``request`` should go to, which are never nobody."""
-        tokens, part = request.prompt.tokens, self._parts.get
-        mine = sum(tokens > lane.above_tokens for lane in self._lanes)
-        small = self._lanes[0].above_tokens
-        if mine:
-            own = [one for one in candidates if part(one.address, 0) == mine or tokens - one.cached_tokens <= small]
-            preferred, most = own, 0.0
-        else:
-            own = [one for one in candidates if part(one.address, 0) == 0]
-            preferred = [one for one in candidates if part(one.address, 0) == 0 or one.requests < 1]
+        tokens, parts, small = request.prompt.tokens, self._parts, self._lanes[0].above_tokens
+        if tokens <= small:
             most = small * MUCH
+            return (
+                # Its own part, and whoever is idle.
+                [one for one in candidates if one.requests < 1 or (one.backlog <= most and one.address not in parts)]
+                or [one for one in candidates if one.backlog <= most]
+                or [one for one in candidates if one.address not in parts]
+                or candidates
+            )
+        mine = sum(tokens > lane.above_tokens for lane in self._lanes)
+        own = [one for one in candidates if parts.get(one.address) == mine or tokens - one.cached_tokens <= small]
         return (
-            [one for one in preferred if _has_little(one, most)]
-            or [one for one in candidates if _has_little(one, most)]
-            or own
-            or candidates
+            [one for one in own if _is_free(one)] or [one for one in candidates if _is_free(one)] or own or candidates
         )
 
 
-def _has_little(endpoint: EndpointView, most: float) -> bool:
-    """Return whether ``most`` tokens at most are to be prefilled there; where nobody is, the reckoning is late."""
-    return endpoint.backlog <= most or endpoint.requests < 1
+def _is_free(endpoint: EndpointView) -> bool:
+    """Return whether nothing is to be prefilled there; where nobody is, the reckoning is late."""
+    return endpoint.backlog <= 0 or endpoint.requests < 1

@@ -79,6 +79,17 @@ def _long_tail(rng: Random, requests: int, rate: float, share: float = 0.03) -> 
     return arrivals
 
 
+def _documents(rng: Random, requests: int, rate: float, share: float = 0.01) -> list[Arrival]:
+    """Small prompts, and one in a hundred of 50,000 to 100,000 tokens."""
+    now, arrivals = 0.0, list[Arrival]()
+    for _ in range(requests):
+        now += rng.expovariate(rate)
+        is_long = rng.random() < share
+        prompt = rng.randrange(50_000, _LONGEST) if is_long else _length(rng, 500)
+        arrivals.append(Arrival(now, prompt, _length(rng, OUTPUT_TOKENS)))
+    return arrivals
+
+
 def _shared_prefixes(rng: Random, requests: int, rate: float, prefixes: int = 40) -> list[Arrival]:
     """Forty system prompts of 1,000 to 6,000 tokens, the popular ones more often (Zipf), each with its own question."""
     lengths = [rng.randrange(1_000, 6_000) for _ in range(prefixes)]
@@ -124,6 +135,7 @@ _KINDS: Mapping[str, Callable[[Random, int, float], list[Arrival]]] = {
     "poisson": _poisson,
     "bursts": _bursts,
     "long-tail": _long_tail,
+    "documents": _documents,
     "shared-prefixes": _shared_prefixes,
     "sessions": _sessions,
 }
