@@ -140,7 +140,7 @@ class Gateway:
             raise AssertionError(f"{name} is {await self.sum(name, **labels)}, not {value}") from None
 
 
-def settings(ports: Sequence[int], transport: str, **extra: Any) -> dict[str, Any]:
+def settings(ports: Sequence[int], transport: str, policy: str = "round_robin", **extra: Any) -> dict[str, Any]:
     """Return the configuration of a picker for engines at these ports."""
     return {
         "admin": {"port": free_port()},
@@ -151,7 +151,7 @@ def settings(ports: Sequence[int], transport: str, **extra: Any) -> dict[str, An
             {
                 "name": "default",
                 "engine": "none",
-                "policy": "round_robin",
+                "policy": policy,
                 "endpoints": [{"address": f"127.0.0.1:{port}"} for port in ports],
             }
         ],
@@ -245,7 +245,7 @@ async def gateway(
         hint: what Envoy says in ``envoy.lb.subset_hint``; nothing, if ``None``.
         down: how many of the engines do not listen, the first ones.
         engine_count: how many engines there are.
-        extra: sections of the picker's configuration.
+        extra: sections of the picker's configuration, and its ``policy``.
     """
     engines = sorted((Engine(free_port()) for _ in range(engine_count)), key=lambda engine: engine.port)
     ports = [engine.port for engine in engines]

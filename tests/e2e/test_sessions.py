@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.picker_gateway import gateway
 from tests.e2e.stack import MODEL, Stack, configuration, engines, until, up
 
 NAMES = [f"name-{number}" for number in range(8)]
@@ -66,3 +67,19 @@ def test_another_key_counts_from_the_next_reload_on(tmp_path: Path) -> None:
                 return homes[0] == homes[1] and len(set(homes[0])) > 1
 
             until(steady, 15, "the cookie says where a session goes")
+
+
+async def test_at_an_endpoint_picker_a_session_is_known_by_its_cookie_too(tmp_path: Path) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+    async with gateway(tmp_path, "h2", engine_count=3, policy="session", session={"cookie": "sid"}) as running:
+
+        async def served(name: str) -> str:
+            headers = {"cookie": f"theme=dark; sid={name}"}
+            async with running.client.post(running.chat, json=body, headers=headers) as answer:
+                await answer.read()
+            assert answer.status == 200
+            return answer.headers["x-engine"]
+
+        homes = {name: await served(name) for name in NAMES}
+        assert len(set(homes.values())) > 1
+        assert {name: await served(name) for name in NAMES} == homes

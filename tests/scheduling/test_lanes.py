@@ -59,6 +59,15 @@ def test_small_prompts_take_an_endpoint_of_the_lane_that_is_idle() -> None:
     assert kept(500, busy(A), busy(B), busy(C, requests=0.0), busy(D)) == [A, B, C]
 
 
+def test_a_session_is_not_lured_to_an_endpoint_of_the_lane_while_that_is_idle() -> None:
+    lanes = Lanes((LARGE,))
+    lanes.declare([EndpointSpec(address) for address in (A, B, C, D)])
+    request = ask(prompt=500, session="s")
+    idle = busy(C, requests=0.0)
+    assert [one.address for one in lanes.keep(request, [busy(A), busy(B), idle])] == [A, B]
+    assert [one.address for one in lanes.keep(request, [busy(A, 60_000), busy(B, 60_000), idle])] == [C]
+
+
 def test_where_large_prompts_are_all_over_their_own_part_they_take_whoever_has_little_to_prefill() -> None:
     assert kept(500, busy(A, 60_000), busy(B, 60_000), busy(C), busy(D, 60_000)) == [C]
     assert kept(500, *(busy(address, 60_000) for address in (A, B, C, D))) == [A, B]

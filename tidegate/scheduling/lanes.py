@@ -8,6 +8,8 @@ endpoints, by a share or by name. It is a preference over any policy, applied af
 - A small one leaves out endpoints with much to prefill, and takes those of a lane where nothing is there at all; where
   much is to be prefilled in its own part, it takes whoever has less, lanes included.
 
+A request of a session stays in its own part while little is to be prefilled there: its home must not come and go.
+
 So no endpoint is idle beside a queue, and somebody is left whenever somebody was there. Where most of a large prompt is
 cached, it is at home too: what is left to prefill is small.
 """
@@ -25,8 +27,8 @@ NAME = "lanes"
 """The name of the step in an explanation."""
 
 MUCH = 0.25
-"""The share of the smallest lane's ``above_tokens`` that is much to prefill before a small prompt. With a fifth to four
-fifths of that, the p99 of small prompts was hardly another (``bench/lanes``)."""
+"""The share of the smallest lane's ``above_tokens`` that is much to prefill before a small prompt. With a fifth of that
+the p99 of small prompts was hardly another, with three times as much nearly twice as long (``bench/lanes``)."""
 
 _KEY = "lanes"
 
@@ -108,10 +110,14 @@ class Lanes:
         """Return the candidates that ``request`` should go to, which are never nobody."""
         tokens, parts, small = request.prompt.tokens, self._parts, self._lanes[0].above_tokens
         if tokens <= small:
-            most = small * MUCH
+            most, at_home = small * MUCH, bool(request.session)
             return (
-                # Its own part, and whoever is idle.
-                [one for one in candidates if one.requests < 1 or (one.backlog <= most and one.address not in parts)]
+                # Its own part, and whoever is idle; but a session would come and go with that.
+                [
+                    one
+                    for one in candidates
+                    if (one.backlog <= most and one.address not in parts) or (one.requests < 1 and not at_home)
+                ]
                 or [one for one in candidates if one.backlog <= most]
                 or [one for one in candidates if one.address not in parts]
                 or candidates
