@@ -12,6 +12,7 @@ from tidegate.fleet.events import MembershipChanged, PoolsDeclared
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling import pickers
 from tidegate.scheduling.dispatch import Decision, Dispatcher
+from tidegate.scheduling.lanes import Lane
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import CountSource, TokenCount
@@ -26,7 +27,7 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
                 ("llama-*", "meta/*"),
                 (EndpointSpec("[fd00::1]:8000", 10, "decode", ("llama-3",), 256, gpu="h100"),),
                 ("sql-*",),
-                reckons=False,
+                reckons=True,  # it has lanes
             ),
             PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),), reckons=False),
         )
@@ -36,7 +37,7 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
 def test_each_pool_has_its_policy() -> None:
     weights = (("queue", 0.5), ("running", 1.0))
     assert policies(parsed(EVERY_KEY)) == {
-        "llama": Policy("weighted_scores", 2, ("reachable", "saturation"), weights),
+        "llama": Policy("weighted_scores", 2, ("reachable", "saturation"), weights, (Lane(30_000, 0.25),)),
         "rest": Policy("least_tokens", 3),
     }
 
