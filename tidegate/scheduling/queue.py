@@ -2,8 +2,8 @@
 
 Three orders, one inside the other:
 
-- *Bands.* A higher priority goes first. Waiting raises it: after ``ageing_seconds`` a request stands with the band above
-  its own, so that a steady stream of the important delays the rest and never starves it.
+- *Bands.* A higher priority goes first. Waiting raises it: after ``ageing_seconds`` a request stands with the band
+  above its own, so that a steady stream of the important delays the rest and never starves it.
 - *Tenants.* Inside a band, tenants share by tokens and weight: start-time fair queueing (Goyal, Vin, Cheng 1996), which
   serves the tenant with the smallest virtual time and advances it by tokens / weight. It keeps the bound of deficit
   round robin, that two tenants who both wait differ by at most one request each, and needs no quantum, which prompts of
