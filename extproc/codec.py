@@ -43,7 +43,9 @@ ATTRIBUTES = {
     "request.headers['anthropic-version']": "anthropic-version",
     "request.headers['x-session-id']": "x-session-id",
 }
-"""Where headers are not sent: the attributes (CEL) that stand for those a decision reads, by the header's name."""
+"""Where headers are not sent: the attributes (CEL) that stand for those a decision reads, by the header's name. Those
+that say who asks come likewise, where somebody wants to know."""
+_HEADER, _END = "request.headers['", "']"
 WITHHOLD = "withhold"
 """What a decision calls it there that the client is not to see the usage that was asked for in its name."""
 
@@ -104,9 +106,9 @@ def _headers(received: core_pb2.HeaderMap) -> dict[str, str]:
 def _attributes(sent: ext_proc_pb2.Attributes) -> dict[str, str]:
     """Return the headers that the attributes stand for; a header that the request lacks is not among them."""
     return {
-        ATTRIBUTES[name]: value.string_value.decode("latin-1")
+        ATTRIBUTES.get(name) or name[len(_HEADER) : -len(_END)]: value.string_value.decode("latin-1")
         for name, value in sent.fields.items()
-        if name in ATTRIBUTES
+        if name in ATTRIBUTES or name.startswith(_HEADER)
     }
 
 
@@ -139,11 +141,14 @@ def decision_on_headers(
     *,
     timeout: float | None = None,
     read: bool = False,
+    told: Mapping[str, str] | None = None,
 ) -> bytes:
     """Return the reply to the headers of a request without a body, likewise."""
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_headers.response, timeout)
     _describe(reply, request, decision, usage, read=read)
+    if told is not None:
+        _tell(reply, told)
     return reply.SerializeToString()
 
 
@@ -155,15 +160,18 @@ def decision_on_body(
     *,
     timeout: float | None = None,
     read: bool = False,
+    told: Mapping[str, str] | None = None,
 ) -> bytes:
     """Return the reply to the body that sends the request where ``decision`` says, ``rewritten`` if it was.
 
     ``timeout`` is how many seconds the whole request may take, ``None`` where nothing but the pool bounds it; ``read``
-    says whether its answer will pass through here.
+    says whether its answer will pass through here, ``told`` what the client is to be told of its limits.
     """
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_body.response, timeout)
     _describe(reply, request, decision, usage, read=read)
+    if told is not None:
+        _tell(reply, told)
     if rewritten is not None:
         _rewrite(reply, rewritten)
     return reply.SerializeToString()
@@ -207,6 +215,13 @@ def _describe(
     about["usage"].string_value = usage.value
     if read:
         about["read"].bool_value = True
+
+
+def _tell(reply: ext_proc_pb2.ProcessingResponse, told: Mapping[str, str]) -> None:
+    """Leave what the client is to be told where the route table makes headers of it."""
+    about = reply.dynamic_metadata.fields[NAMESPACE].struct_value.fields
+    for name, value in told.items():
+        about[name].string_value = value
 
 
 def refusal(error: ApiError, known: Mapping[str, str], shape: Shape = Shape.OPENAI) -> bytes:

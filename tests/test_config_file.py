@@ -46,7 +46,7 @@ def test_what_is_no_mapping_is_told_the_keys(text: bytes) -> None:
     assert faults(text) == [
         (
             "expected a mapping with the keys listener, admin, control, envoy, limits, scrape, unknown_paths, "
-            "picker, decision_log, pools"
+            "picker, decision_log, authentication, tiers, tenants, keys, pools"
         )
     ]
 

@@ -14,8 +14,8 @@ from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
-from tidegate.config import Config, Limits
-from xds import fail_open
+from tidegate.config import Config
+from xds import credentials, fail_open
 from xds.answer_filters import answer_filter
 from xds.exchanges import ATTRIBUTES, CHANGES_HEADERS, processing_mode
 from xds.messages import grpc_service, seconds
@@ -34,7 +34,8 @@ READ_BY_A_DECISION = (
     *(":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id"),
     *("x-session-id", "anthropic-version", CHANGES_HEADERS),
 )
-"""The headers that ext_proc is sent. What no decision reads, credentials above all, does not leave Envoy."""
+"""The headers that ext_proc is sent; where there are tenants, those that say who asks as well. What no decision reads
+does not leave Envoy that way."""
 
 SMUGGLERS = "^(:.*|content-length|transfer-encoding|host)$"
 """Headers that ext_proc may not set: a wrong length makes the rest of a body a second request, and another path reaches
@@ -62,7 +63,7 @@ def http_filters(config: Config) -> list[hcm.HttpFilter]:
     smugglers = SMUGGLERS_BUT_LENGTH if any(pool.injects_usage for pool in config.pools) else SMUGGLERS
     reading = any(pool.usage == "stream" for pool in config.pools)
     return [
-        _filter(DECISION_FILTER, _ext_proc(config.limits, smugglers, fail_open=open_)),
+        _filter(DECISION_FILTER, _ext_proc(config, smugglers, fail_open=open_)),
         _filter(BUFFER_FILTER, buffer.Buffer(max_request_bytes=config.limits.max_body_bytes)),
         # Behind the buffer, so that it reads nothing where there is a decision.
         *([hcm.HttpFilter(name=fail_open.READER, typed_config=fail_open.reader(on=False))] if open_ else []),
@@ -76,23 +77,26 @@ def _filter(name: str, config: betterproto2.Message) -> hcm.HttpFilter:
     return hcm.HttpFilter(name=name, typed_config=Any.pack(config))
 
 
-def _ext_proc(limits: Limits, smugglers: str, *, fail_open: bool) -> ext_proc.ExternalProcessor:
+def _ext_proc(config: Config, smugglers: str, *, fail_open: bool) -> ext_proc.ExternalProcessor:
     """Return the filter that asks for the decision: the headers, then the whole body, nothing of the answer.
 
     Where a pool fails open, requests go on without a decision, to where those go that have none: nowhere, but for that
     pool's.
     """
-    untyped = [DESTINATION_NAMESPACE, DECISION_NAMESPACE]
+    limits, untyped = config.limits, [DESTINATION_NAMESPACE, DECISION_NAMESPACE]
     return ext_proc.ExternalProcessor(
         grpc_service=_decision_service(limits.absence_seconds),
         failure_mode_allow=fail_open,
         status_on_error=envoy_type.HttpStatus(code=envoy_type.StatusCode.ServiceUnavailable),
         message_timeout=seconds(limits.decision_timeout_seconds),
         processing_mode=processing_mode(headers=True),
-        request_attributes=list(ATTRIBUTES),
+        request_attributes=[*ATTRIBUTES, *credentials.attributes(config)],
         forward_rules=ext_proc.HeaderForwardingRules(
             allowed_headers=matcher.ListStringMatcher(
-                patterns=[matcher.StringMatcher(exact=name) for name in READ_BY_A_DECISION]
+                patterns=[
+                    matcher.StringMatcher(exact=name)
+                    for name in (*READ_BY_A_DECISION, *credentials.read_by_a_decision(config))
+                ]
             )
         ),
         metadata_options=ext_proc.MetadataOptions(

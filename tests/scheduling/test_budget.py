@@ -36,7 +36,7 @@ def test_what_is_refused_is_told_how_long_until_it_would_pass_and_then_passes() 
     made = budgets(TPM)
     assert made.reserve("a", ["t"], Cost(500, 100), NOON) is None
     refused = made.reserve("b", ["t"], Cost(100, 0), NOON)
-    assert refused == Exceeded("t", TPM, 10.0)
+    assert refused == Exceeded("t", TPM, 100, 10.0)
     assert made.reserve("b", ["t"], Cost(100, 0), NOON + 9.9) is not None
     assert made.reserve("b", ["t"], Cost(100, 0), NOON + 10.0) is None
 
@@ -89,7 +89,7 @@ def test_what_is_in_flight_is_given_back_whatever_was_used() -> None:
     assert made.reserve("a", ["t"], Cost(10, 40), NOON) is None
     assert made.reserve("b", ["t"], Cost(10, 40), NOON) is None
     refused = made.reserve("c", ["t"], Cost(0, 0), NOON)
-    assert refused == Exceeded("t", AT_ONCE, 0.0)
+    assert refused == Exceeded("t", AT_ONCE, 1, 0.0)
     made.settle("a", Cost(10, 4000), NOON)
     assert left(made) == [1, 50]
 
@@ -139,6 +139,50 @@ def test_a_limit_that_is_changed_keeps_what_is_in_use() -> None:
     assert left(made) == [900, 1]
     made.settle("a", Cost(100, 0), NOON)
     assert left(made) == [900, 2]
+
+
+def test_what_is_in_flight_under_no_limit_does_not_come_back_to_one_that_came_later() -> None:
+    made = budgets(RPM)
+    made.reserve("a", ["t"], Cost(1, 1), NOON)
+    made.configure({"t": [RPM, AT_ONCE]}, NOON)
+    made.reserve("b", ["t"], Cost(1, 1), NOON)
+    assert left(made) == [58, 1]
+    made.settle("a", Cost(1, 1), NOON)
+    assert left(made) == [58, 1]
+    made.configure({"t": [RPM]}, NOON)
+    made.configure({"t": [RPM, AT_ONCE]}, NOON)
+    made.settle("b", Cost(1, 1), NOON)
+    assert left(made) == [58, 2]
+
+
+def test_what_is_owed_is_owed_for_as_many_days_as_it_takes_and_the_wait_says_so() -> None:
+    made = budgets(DAILY)
+    made.reserve("a", ["t"], Cost(1000, 0), NOON)
+    made.settle("a", Cost(3500, 0), NOON)
+    refused = made.reserve("b", ["t"], Cost(400, 0), NOON)
+    assert refused == Exceeded("t", DAILY, 400, 2.5 * DAY_SECONDS)
+    assert left(made, now=NOON + 2.5 * DAY_SECONDS - 1) == [0]
+    assert made.reserve("b", ["t"], Cost(400, 0), NOON + 2.5 * DAY_SECONDS) is None
+    assert left(made, now=NOON + 10 * DAY_SECONDS) == [1000]
+
+
+def test_more_than_may_ever_be_in_flight_never_passes() -> None:
+    refused = budgets(TOKENS_AT_ONCE).reserve("a", ["t"], Cost(101, 0), NOON)
+    assert refused == Exceeded("t", TOKENS_AT_ONCE, 101, math.inf)
+
+
+def test_what_takes_nothing_of_a_limit_is_not_held_up_by_what_is_owed_there() -> None:
+    made = budgets(Limit(Unit.OUTPUT_TOKENS, Window.MINUTE, 60))
+    made.reserve("a", ["t"], Cost(0, 10), NOON)
+    made.settle("a", Cost(0, 100), NOON)
+    assert made.reserve("b", ["t"], Cost(10, 0), NOON) is None
+    assert made.reserve("c", ["t"], Cost(10, 1), NOON) is not None
+
+
+def test_what_a_request_holds_can_be_asked() -> None:
+    made = budgets(RPM)
+    made.reserve("a", ["t"], Cost(3, 4), NOON)
+    assert (made.holds("a"), made.holds("b")) == (Cost(3, 4), None)
 
 
 def test_a_scope_without_limits_holds_nobody_up() -> None:
@@ -212,7 +256,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.number += 1
         cost = Cost(prompt, output)
         at_once = sum(one.of(Unit.TOKENS) for one in self.held.values()) + prompt + output
-        fits = at_once <= 300 and self.used + at_once <= 2000
+        fits = prompt + output == 0 or (at_once <= 300 and self.used + at_once <= 2000)
         assert (self.budgets.reserve(f"r{self.number}", ["t"], cost, NOON) is None) == fits
         if fits:
             self.held[f"r{self.number}"] = cost

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from extproc.desk import Catalogue
+from extproc.desk import Catalogue, Gate
 from extproc.intake import Intake
 from extproc.transport import Outcome
 from tidegate.config import Pool
@@ -53,6 +53,7 @@ class Desk:
         Unix seconds, is since when models are said to be served.
         """
         self.intake = intake
+        self.gate: Gate | None = None
         self._dispatcher = dispatcher
         self._prompts = prompts
         self._figures = figures

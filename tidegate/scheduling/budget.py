@@ -91,12 +91,14 @@ class Exceeded:
     Attributes:
         scope: whose limit it is.
         limit: the limit.
+        needed: how much the request asked of it.
         wait_seconds: when it may be tried again: true if nobody else comes first; infinite if it asks for more than the
             limit can ever give; for what is in flight, 0: that depends on when something ends.
     """
 
     scope: str
     limit: Limit
+    needed: int
     wait_seconds: float
 
 
@@ -129,25 +131,28 @@ class _Account:
     def refill(self, now: float) -> None:
         if self.limit.window is Window.MINUTE and now > self._at:
             self._level = min(self.limit.capacity, self._level + (now - self._at) * self.limit.amount / 60.0)
-        elif self.limit.window is Window.DAY and math.floor(now / DAY_SECONDS) > self._day:
-            self._day = math.floor(now / DAY_SECONDS)
-            # What was used beyond yesterday's limit is owed today.
-            self._level = min(self.limit.capacity, self.limit.capacity + min(0.0, self._level))
+        elif self.limit.window is Window.DAY and (day := math.floor(now / DAY_SECONDS)) > self._day:
+            # What was used beyond a day's limit is owed on the days after it.
+            self._level = min(self.limit.capacity, (day - self._day) * self.limit.capacity + min(0.0, self._level))
+            self._day = day
         self._at = max(self._at, now)
 
     def wait_for(self, amount: int, now: float) -> float:
         """Return how many seconds from ``now`` until there will be ``amount``; 0 if there is."""
         missing = amount - self._level
-        if missing <= 0 or self.limit.window is Window.IN_FLIGHT:
+        if missing <= 0:
             return 0.0
         if amount > self.limit.capacity:
             return math.inf
+        if self.limit.window is Window.IN_FLIGHT:
+            return 0.0
         if self.limit.window is Window.MINUTE:
             return missing * 60.0 / self.limit.amount
-        return (self._day + 1) * DAY_SECONDS - now
+        days = max(1, math.ceil((amount - min(0.0, self._level)) / self.limit.capacity))
+        return (self._day + days) * DAY_SECONDS - now
 
     def has(self, amount: int) -> bool:
-        return amount <= self._level
+        return amount <= self._level or amount == 0
 
     def take(self, amount: float) -> None:
         self._level = min(self.limit.capacity, self._level - amount)
@@ -160,12 +165,10 @@ class _Account:
             return Left(self.limit, whole, (self.limit.capacity - self._level) * 60.0 / self.limit.amount)
         return Left(self.limit, whole, (self._day + 1) * DAY_SECONDS - now)
 
-    def replaced_by(self, limit: Limit) -> "_Account":
-        """Return the account under another amount of the same limit: what is in use stays in use."""
-        new = _Account(limit, self._at)
-        new._level = limit.capacity - (self.limit.capacity - self._level)
-        new._day = self._day
-        return new
+    def change(self, limit: Limit) -> None:
+        """Go on under another amount of the same limit: what is in use stays in use, and comes back to here."""
+        self._level = limit.capacity - (self.limit.capacity - self._level)
+        self.limit = limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +176,12 @@ class _Held:
     """What one request took.
 
     Attributes:
-        scopes: of whose limits.
+        accounts: from where. Only there is anything given back: a limit that came later was not taken from.
         cost: how much.
         day: when, in days since the epoch: what is given back on another day was not taken from that one.
     """
 
-    scopes: tuple[str, ...]
+    accounts: tuple[_Account, ...]
     cost: Cost
     day: int
 
@@ -214,7 +217,10 @@ class Budgets:
         known = self._accounts.get(scope, {}).get(limit.name)
         if known is None:
             return _Account(limit, now)
-        return known if known.limit == limit else known.replaced_by(limit)
+        if known.limit != limit:
+            known.refill(now)
+            known.change(limit)
+        return known
 
     def reserve(self, request_id: str, scopes: Iterable[str], cost: Cost, now: float) -> Exceeded | None:
         """Take ``cost`` from every limit of ``scopes``, or from none; return the limit that is longest in the way.
@@ -224,23 +230,28 @@ class Budgets:
         """
         if request_id in self._held:
             raise ValueError(f"request {request_id} holds its share already")
-        held = _Held(tuple(scopes), cost, math.floor(now / DAY_SECONDS))
-        accounts = [(scope, account) for scope in held.scopes for account in self._accounts.get(scope, {}).values()]
+        accounts = [(scope, account) for scope in scopes for account in self._accounts.get(scope, {}).values()]
         worst: Exceeded | None = None
         for scope, account in accounts:
             account.refill(now)
             needed = cost.of(account.limit.unit)
             if account.has(needed):
                 continue
-            exceeded = Exceeded(scope, account.limit, account.wait_for(needed, now))
+            exceeded = Exceeded(scope, account.limit, needed, account.wait_for(needed, now))
             if worst is None or exceeded.wait_seconds > worst.wait_seconds:
                 worst = exceeded
         if worst is not None:
             return worst
         for _, account in accounts:
             account.take(cost.of(account.limit.unit))
-        self._held[request_id] = held
+        taken_from = tuple(account for _, account in accounts)
+        self._held[request_id] = _Held(taken_from, cost, math.floor(now / DAY_SECONDS))
         return None
+
+    def holds(self, request_id: str) -> Cost | None:
+        """Return what a request took, ``None`` where it holds nothing."""
+        held = self._held.get(request_id)
+        return None if held is None else held.cost
 
     def settle(self, request_id: str, used: Cost, now: float) -> bool:
         """Correct what a request took by what it ``used``; return whether it held anything.
@@ -250,17 +261,16 @@ class Budgets:
         held = self._held.pop(request_id, None)
         if held is None:
             return False
-        for scope in held.scopes:
-            for account in self._accounts.get(scope, {}).values():
-                account.refill(now)
-                taken = held.cost.of(account.limit.unit)
-                if account.limit.window is Window.IN_FLIGHT:
-                    account.take(-taken)
-                    continue
-                difference = used.of(account.limit.unit) - taken
-                another_day = account.limit.window is Window.DAY and math.floor(now / DAY_SECONDS) != held.day
-                if difference > 0 or not another_day:
-                    account.take(difference)
+        for account in held.accounts:
+            account.refill(now)
+            taken = held.cost.of(account.limit.unit)
+            if account.limit.window is Window.IN_FLIGHT:
+                account.take(-taken)
+                continue
+            difference = used.of(account.limit.unit) - taken
+            another_day = account.limit.window is Window.DAY and math.floor(now / DAY_SECONDS) != held.day
+            if difference > 0 or not another_day:
+                account.take(difference)
         return True
 
     def release(self, request_id: str, now: float) -> bool:
@@ -268,11 +278,10 @@ class Budgets:
         held = self._held.pop(request_id, None)
         if held is None:
             return False
-        for scope in held.scopes:
-            for account in self._accounts.get(scope, {}).values():
-                account.refill(now)
-                if account.limit.window is not Window.DAY or math.floor(now / DAY_SECONDS) == held.day:
-                    account.take(-held.cost.of(account.limit.unit))
+        for account in held.accounts:
+            account.refill(now)
+            if account.limit.window is not Window.DAY or math.floor(now / DAY_SECONDS) == held.day:
+                account.take(-held.cost.of(account.limit.unit))
         return True
 
     def left(self, scope: str, now: float) -> list[Left]:
