@@ -146,11 +146,14 @@ def decision_on_headers(
     *,
     timeout: float | None = None,
     read: bool = False,
+    told: Mapping[str, str] | None = None,
 ) -> bytes:
     """Return the reply to the headers of a request without a body, likewise."""
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_headers.response, timeout)
     _describe(reply, request, decision, usage, read=read)
+    if told is not None:
+        _tell(reply, told)
     return reply.SerializeToString()
 
 
@@ -162,15 +165,18 @@ def decision_on_body(
     *,
     timeout: float | None = None,
     read: bool = False,
+    told: Mapping[str, str] | None = None,
 ) -> bytes:
     """Return the reply to the body that sends the request where ``decision`` says, ``rewritten`` if it was.
 
     ``timeout`` is how many seconds the whole request may take, ``None`` where nothing but the pool bounds it; ``read``
-    says whether its answer will pass through here.
+    says whether its answer will pass through here, ``told`` what the client is to be told of its limits.
     """
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_body.response, timeout)
     _describe(reply, request, decision, usage, read=read)
+    if told is not None:
+        _tell(reply, told)
     if rewritten is not None:
         _rewrite(reply, rewritten)
     return reply.SerializeToString()
@@ -214,6 +220,13 @@ def _describe(
     about["usage"].string_value = usage.value
     if read:
         about["read"].bool_value = True
+
+
+def _tell(reply: ext_proc_pb2.ProcessingResponse, told: Mapping[str, str]) -> None:
+    """Leave what the client is to be told where the route table makes headers of it."""
+    about = reply.dynamic_metadata.fields[NAMESPACE].struct_value.fields
+    for name, value in told.items():
+        about[name].string_value = value
 
 
 def refusal(error: ApiError, known: Mapping[str, str], shape: Shape = Shape.OPENAI) -> bytes:

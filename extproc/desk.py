@@ -1,10 +1,11 @@
 """What the request path asks of the rest of the program; the composition root provides it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from extproc.intake import Intake
 from extproc.sessions import SessionKeys
+from tidegate.scheduling.caller import Caller
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import TokenCount
@@ -37,8 +38,37 @@ class Catalogue(NamedTuple):
     sessions: SessionKeys = SessionKeys()
 
 
+class Gate(Protocol):
+    """Where it is asked who a request comes from, and whether they may have it now."""
+
+    def identify(self, headers: Mapping[str, str]) -> Caller:
+        """Return who asks, by the request's headers.
+
+        Raises:
+            ApiError: 401, that cannot be said.
+        """
+        ...
+
+    def admit(self, request: InferenceRequest, caller: Caller) -> Mapping[str, str]:
+        """Take what ``request`` will probably cost from what ``caller`` may use; return what they are to be told.
+
+        Raises:
+            ApiError: 429, a limit is in the way; nothing was taken.
+        """
+        ...
+
+    def withdraw(self, request_id: str) -> None:
+        """Give back what was taken for a request that goes nowhere, unless that was done. Never raises."""
+        ...
+
+
 class Desk(Protocol):
     """Where a request is counted and decided."""
+
+    @property
+    def gate(self) -> Gate | None:
+        """What asks who comes; ``None`` where everybody may."""
+        ...
 
     @property
     def intake(self) -> Intake:

@@ -14,6 +14,7 @@ from extproc.apis import PASSED_ON, Api, match
 from extproc.desk import Desk
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
 from extproc.injection import injected
+from extproc.passage import Passage
 from extproc.passing import passing
 from extproc.stream import Action, Event, LocalProtocolError, Stream
 from extproc.usage import Usage
@@ -91,6 +92,7 @@ class _Visit:
         "_error",
         "_held",
         "_known",
+        "_passage",
         "_pool",
         "_request",
         "_request_id",
@@ -117,6 +119,7 @@ class _Visit:
         self._pool = ""
         self._request_id = ""
         self._session = ""
+        self._passage: Passage | None = None
 
     def match(self, stream: Stream) -> Event:
         self._request_id = stream.headers.get("x-request-id", "")
@@ -126,6 +129,8 @@ class _Visit:
             self._session = catalogue.sessions.of_headers(stream.headers)
             self._api = api = match(stream.headers, pass_on=bool(catalogue.unknown_paths))
             self._known["api"] = api.name
+            if (gate := self._desk.gate) is not None:
+                self._passage = Passage(gate, stream.headers)
             if api is PASSED_ON:
                 self._pool = catalogue.unknown_paths
             elif api.answer is not None:
@@ -181,6 +186,11 @@ class _Visit:
             block_tokens=beginning.block_tokens,
             session=self._session or parsed.session,
         )
+        if self._passage is not None:
+            try:
+                self._passage.enter(self._request)
+            except ApiError as error:
+                return self._refused(error)
         outcome = self._desk.decide(self._request)
         if isinstance(outcome, Refusal):
             if outcome.pool:
@@ -213,16 +223,21 @@ class _Visit:
             raise LocalProtocolError("a reply before there was a decision")
         usage, read = self._api.usage, self._decision.pool in self._desk.catalogue().reading
         about, timeout = (self._request, self._decision, usage), self._timeout
+        told = None if self._passage is None else self._passage.told
         if action is Action.ROUTE_HEADERS:
-            return codec.decision_on_headers(*about, timeout=timeout, read=read)
-        return codec.decision_on_body(*about, self._rewritten, timeout=timeout, read=read)
+            return codec.decision_on_headers(*about, timeout=timeout, read=read, told=told)
+        return codec.decision_on_body(*about, self._rewritten, timeout=timeout, read=read, told=told)
 
     def delivered(self) -> None:
         if self._held is not None:
             held, self._held = self._held, None
             self._desk.delivered(held)
+            if self._passage is not None:
+                self._passage.delivered()
 
     def leave(self) -> None:
         if self._held is not None:
             held, self._held = self._held, None
             self._desk.abandon(held)
+        if self._passage is not None:
+            self._passage.leave()

@@ -22,6 +22,21 @@ pools:
       - {address: "127.0.0.1:8002", weight: 2}
 """
 
+EVERY_LIMIT: dict[str, float] = {
+    "requests_per_minute": 1,
+    "input_tokens_per_minute": 2,
+    "output_tokens_per_minute": 3,
+    "tokens_per_minute": 4,
+    "requests_per_day": 5,
+    "input_tokens_per_day": 6,
+    "output_tokens_per_day": 7,
+    "tokens_per_day": 8,
+    "requests_in_flight": 9,
+    "tokens_in_flight": 10,
+    "burst": 0.5,
+}
+NO_LIMIT = dict.fromkeys(EVERY_LIMIT)
+
 EVERY_KEY: dict[str, Any] = {
     "listener": {"address": "0.0.0.0", "port": 80},
     "admin": {"address": "127.0.0.1", "port": 9091},
@@ -49,6 +64,10 @@ EVERY_KEY: dict[str, Any] = {
     "session": {"header": "x-chat", "cookie": "sid", "body_field": "metadata.user_id"},
     "picker": {"health_port": 4, "max_held_bytes": 10_000_000, "drain_seconds": 5, "test_header": "obey"},
     "decision_log": {"file": "/var/lib/tidegate/decisions.jsonl", "sample": 0.5, "max_bytes": 2_000_000},
+    "authentication": {"anonymous": None, "identity_header": None},
+    "tiers": [],
+    "tenants": [],
+    "keys": [],
     "pools": [
         {
             "name": "llama",
@@ -79,6 +98,31 @@ EVERY_KEY: dict[str, Any] = {
         },
         {"name": "rest", "engine": "none", "endpoints": [{"address": "10.0.0.3:1"}]},
     ],
+}
+
+
+EVERY_KEY_OF_TENANTS: dict[str, Any] = {
+    "authentication": {"anonymous": "guest", "identity_header": "x-tenant-id"},
+    "tiers": [
+        {
+            "name": "gold",
+            "priority": 10,
+            "reserve": "expected",
+            "limits": {**EVERY_LIMIT},
+            "models": [{"model": "llama-*", "limits": {**EVERY_LIMIT}}],
+        }
+    ],
+    "tenants": [
+        {
+            "name": "acme",
+            "tier": "gold",
+            "identities": ["spiffe://acme/ci"],
+            "limits": {**EVERY_LIMIT},
+            "models": [{"model": "*", "limits": {**EVERY_LIMIT}}],
+        },
+        {"name": "guest", "tier": None, "identities": [], "limits": {**NO_LIMIT}, "models": []},
+    ],
+    "keys": [{"name": "acme-ci", "tenant": "acme", "hash": f"sha256:{'0a' * 32}", "limits": {**EVERY_LIMIT}}],
 }
 
 

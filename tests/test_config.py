@@ -114,10 +114,7 @@ def test_equal_addresses_are_written_alike() -> None:
 @pytest.mark.parametrize(
     ("path", "siblings"),
     [
-        (
-            "pool",
-            "listener, admin, control, envoy, limits, scrape, unknown_paths, session, picker, decision_log, pools",
-        ),
+        ("pool", ", ".join(Config.model_fields)),
         ("listener.prot", "address, port"),
         ("admin.path", "address, port"),
         (

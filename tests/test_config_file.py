@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.configurations import EVERY_KEY, EXAMPLE, changed, faults
-from tidegate.config import MAX_FILE_BYTES, ConfigError, load, parse
+from tidegate.config import MAX_FILE_BYTES, Config, ConfigError, load, parse
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
@@ -43,12 +43,7 @@ def test_a_file_may_be_as_large_as_the_bound() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"# only a comment\n", b"- a\n", b"just text", b"5"])
 def test_what_is_no_mapping_is_told_the_keys(text: bytes) -> None:
-    assert faults(text) == [
-        (
-            "expected a mapping with the keys listener, admin, control, envoy, limits, scrape, unknown_paths, "
-            "picker, decision_log, pools"
-        )
-    ]
+    assert faults(text) == [f"expected a mapping with the keys {', '.join(Config.model_fields)}"]
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from tidegate import addresses, strict_yaml
+from tidegate import addresses, config_tenants, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
+from tidegate.config_tenants import Authentication, Key, Tenant, Tier
 from tidegate.config_tls import Tls
 from tidegate.config_values import (
     Engine,
@@ -240,6 +241,14 @@ class Config(Section):
     session: Session = Field(Session(), description="By what a session is known.")
     picker: Picker = Field(Picker(), description="What `tidegate picker` does besides.")
     decision_log: DecisionLog = Field(DecisionLog(), description="Where decisions are recorded.")
+    authentication: Authentication = Field(
+        Authentication(), description="How it is known who asks, where there are `tenants`."
+    )
+    tiers: tuple[Tier, ...] = Field((), description="What tenants have in common.")
+    tenants: tuple[Tenant, ...] = Field(
+        (), description="Who may ask; without any, everybody may, and as much as wanted."
+    )
+    keys: tuple[Key, ...] = Field((), description="API keys.")
     pools: tuple[Pool, ...] = Field(min_length=1, description="The fleet.")
 
     @model_validator(mode="after")
@@ -247,6 +256,7 @@ class Config(Section):
         """Check what no key can say alone; a line for each fault."""
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
         faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
+        faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
         faults += weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)
         faults += misplaced_lanes((pool.lanes, [one.address for one in pool.endpoints]) for pool in self.pools)
         if faults:
@@ -306,6 +316,15 @@ def _unfit_for_envoy(pools: Sequence[Pool]) -> Iterator[str]:
         if "*" in model[1:-1] and len(model.encode()) > MAX_OPEN_PATTERN_BYTES:
             most = f"at most {MAX_OPEN_PATTERN_BYTES} bytes of a pattern with a * inside, where a pool fails open"
             yield f"pools[{at}].models: expected {most}, not {shown(model)}"
+
+
+def _unasked(config: Config) -> Iterator[str]:
+    """Where there are tenants, everybody is asked who they are, and one process counts what they use."""
+    if config.tenants and config.control.workers > 1:
+        yield f"control.workers: expected 1, which counts what tenants use, not {config.control.workers}"
+    for at, pool in enumerate(config.pools):
+        if config.tenants and pool.fail_open:
+            yield f"pools[{at}].fail_open: expected false: without a decision nobody asks for a tenant's key"
 
 
 def _loops(config: Config) -> Iterator[str]:

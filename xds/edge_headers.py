@@ -32,8 +32,11 @@ CONTROL_NAMES = (
 """Their variants with an underscore never get here: such requests are rejected (``listener``)."""
 
 
-def strip_control_headers() -> core.TypedExtensionConfig:
-    """Return the mutation that takes them out before anything else, route and decision included, sees the request."""
+def strip_control_headers(but: str | None = None) -> core.TypedExtensionConfig:
+    """Return the mutation that takes them out before anything else, route and decision included, sees the request.
+
+    ``but`` is the one in which a proxy in front says who asks, where one does.
+    """
     matchers = [matcher.StringMatcher(prefix=prefix) for prefix in CONTROL_PREFIXES]
     return extension(
         "envoy.http.early_header_mutation.header_mutation",
@@ -45,7 +48,7 @@ def strip_control_headers() -> core.TypedExtensionConfig:
                     )
                     for key in matchers
                 ),
-                *(mutation_rules.HeaderMutation(remove=name) for name in CONTROL_NAMES),
+                *(mutation_rules.HeaderMutation(remove=name) for name in CONTROL_NAMES if name != but),
             ]
         ),
     )

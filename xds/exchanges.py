@@ -11,6 +11,7 @@ from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any
 
 from tidegate.config import Config
+from xds import credentials
 
 ATTRIBUTES = (
     "request.method",
@@ -27,7 +28,9 @@ ATTRIBUTES = (
 def also_read(config: Config) -> tuple[str, ...]:
     """Return the headers that the configuration has a decision read, besides those that it always reads."""
     session = config.session
-    named = (session.header, "cookie" if session.cookie else None)
+    named = dict.fromkeys(
+        (session.header, "cookie" if session.cookie else None, *credentials.read_by_a_decision(config))
+    )
     return tuple(name for name in named if name and f"request.headers['{name}']" not in ATTRIBUTES)
 
 

@@ -59,7 +59,7 @@ def _connection_manager(config: Config) -> hcm.HttpConnectionManager:
         # Clients know OpenAI's x-request-id; ours is the id under which the log and the engine know the request.
         always_set_request_id_in_response=True,
         use_remote_address=True,
-        early_header_mutation_extensions=[strip_control_headers()],
+        early_header_mutation_extensions=[strip_control_headers(config.authentication.identity_header)],
         normalize_path=True,
         merge_slashes=True,
         # Names of models have slashes. Where an engine might make a slash of one, the decision refuses it.

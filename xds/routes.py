@@ -12,7 +12,7 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Config, Limits, Pool
-from xds import fail_open
+from xds import credentials, fail_open
 from xds.answer_filters import read_answers
 from xds.exchanges import in_one, in_one_alone
 from xds.messages import seconds
@@ -71,9 +71,10 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
             )
         ],
         # Token usage cannot be read out of a compressed answer; the other one was for Envoy.
-        request_headers_to_remove=["accept-encoding", DEADLINE_HEADER],
+        request_headers_to_remove=["accept-encoding", DEADLINE_HEADER, *credentials.read_by_a_decision(config)],
         # What an engine says to gateways is not for clients.
         response_headers_to_remove=[SERVED_KEY, "endpoint-load-metrics"],
+        response_headers_to_add=credentials.told(config),
     )
 
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from click.testing import CliRunner, Result
 
 from tests.ports import free_port
-from tidegate.cli import main, status
+from tidegate.cli import _admin, main
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.view import EndpointView, PoolView
 from tidegate.telemetry.admin import make_app
@@ -124,7 +124,7 @@ def test_another_server_is_told_from_ours(text: str, code: int, expected: str) -
 
 
 def test_a_server_that_never_answers_does_not_hang_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "DEADLINE", 0.2)
+    monkeypatch.setattr(_admin, "DEADLINE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         result = run("--admin", address)

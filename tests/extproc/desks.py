@@ -2,7 +2,7 @@
 
 import asyncio
 
-from extproc.desk import Catalogue
+from extproc.desk import Catalogue, Gate
 from extproc.intake import Intake
 from extproc.sessions import SessionKeys
 from tidegate.fleet.ledger import Reservation
@@ -19,6 +19,7 @@ class FakeDesk:
 
     def __init__(self) -> None:
         self.intake = Intake()
+        self.gate: Gate | None = None
         self.ids = 0
         self.live: set[str] = set()
         self.abandoned: list[str] = []

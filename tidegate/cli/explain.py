@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.cli.status import PIPE_WIDTH
+from tidegate.cli._admin import PIPE_WIDTH
 from tidegate.scheduling import pickers
 from tidegate.scheduling.explain import Case, Explanation, explain
 from tidegate.telemetry import decision_record

@@ -22,4 +22,8 @@ def command(file: Path, log_format: LogFormat) -> None:
     log.setup(log_format)
     descriptors.raise_limit()
     config = load_or_exit(file)
+    if config.tenants:
+        # Nobody would ask for their keys, and it would look as if somebody did.
+        click.echo(f"{file}: tenants: expected none for a picker: who may ask is for the gateway to say", err=True)
+        raise SystemExit(2)
     run_or_exit(PickerPlane(config, file))

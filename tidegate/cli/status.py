@@ -1,11 +1,8 @@
 """``tidegate status``: the fleet as a table, asked of a running control plane."""
 
-import asyncio
 import json
-import os
 from collections.abc import Sequence
 
-import aiohttp
 import click
 import msgspec
 from rich import box
@@ -13,11 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-DEADLINE = 5.0
-"""Seconds for the whole question and answer."""
-
-PIPE_WIDTH = 10_000
-"""Columns of what is not a terminal: more than any table has."""
+from tidegate.cli._admin import ask, width_for_pipes
 
 
 class _Endpoint(msgspec.Struct):
@@ -54,32 +47,11 @@ class _Status(msgspec.Struct):
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as it came.")
 def command(admin: str, as_json: bool) -> None:
     """Print the fleet as a running control plane sees it; exit with status 1 when it cannot be asked."""
-    try:
-        body = asyncio.run(_fetch(f"http://{admin}/status"))
-        status = msgspec.json.decode(body, type=_Status)
-    except TimeoutError:
-        raise click.ClickException(f"{admin} did not answer within {DEADLINE:.0f} s") from None
-    except msgspec.DecodeError:
-        raise click.ClickException(f"{admin} answers, but not as Tidegate's admin port does") from None
-    except aiohttp.ClientResponseError as error:
-        raise click.ClickException(f"{admin} answered /status with {error.status}") from None
-    except (aiohttp.ClientError, ValueError) as error:
-        raise click.ClickException(f"cannot reach the admin port at {admin}: {_reason(error)}") from None
+    body, status = ask(admin, "/status", _Status)
     if as_json:
         click.echo(json.dumps(json.loads(body), indent=2))
     else:
         _print(status)
-
-
-def _reason(error: Exception) -> str:
-    """Say it as the operating system does, where it was the operating system: aiohttp would repeat the address."""
-    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno and error.errno > 0 else str(error)
-
-
-async def _fetch(url: str) -> bytes:
-    timeout = aiohttp.ClientTimeout(total=DEADLINE)
-    async with aiohttp.ClientSession(timeout=timeout, raise_for_status=True) as session, session.get(url) as response:
-        return await response.read()
 
 
 def _print(status: _Status) -> None:
@@ -93,9 +65,7 @@ def _print(status: _Status) -> None:
             # As Text: rich would take the brackets of an IPv6 address for markup.
             table.add_row(*map(Text, _row(pool.name, endpoint)))
     console = Console()
-    if not console.is_terminal:
-        # Whoever reads from a pipe wants every address whole.
-        console.width = PIPE_WIDTH
+    width_for_pipes(console)
     console.print(table)
     if status.workers:
         console.print(_workers(status.workers))

@@ -34,6 +34,7 @@ from tidegate.runtime.lessons import lesson
 from tidegate.runtime.publisher import Publisher
 from tidegate.runtime.reload import ConfigFile
 from tidegate.runtime.services import BindError
+from tidegate.runtime.tenants import Tenants
 from tidegate.runtime.workers.team import Team
 from tidegate.scheduling import pickers
 from tidegate.telemetry import access_log, admin, status
@@ -79,14 +80,15 @@ class ControlPlane:
         self._sizes = OutputSizes()
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
         self._deciding: Alone | Team
+        self._tenants: Tenants | None = None
         if config.control.workers == 1:
-            self._deciding = Alone(
-                Decider(
-                    *(self._fleet, self._corrections, self._metrics, self._correlation.new_id, self),
-                    started_at=int(time.time()),
-                ),
-                config,
+            decider = Decider(
+                *(self._fleet, self._corrections, self._metrics, self._correlation.new_id, self),
+                started_at=int(time.time()),
             )
+            self._tenants = Tenants(time.time, decider.dispatcher.longest_output, self._metrics.registry)
+            decider.tenants = self._tenants
+            self._deciding = Alone(decider, config)
         else:
             self._deciding = Team(self._fleet, self._corrections, self._metrics, self, self._apply, log_format)
         self._scraper = Scraper(
@@ -162,6 +164,8 @@ class ControlPlane:
                 event(logger, f"endpoint {reachability.value}", level=level, address=address, reason=reason)
             case ReservationReleased(reservation, expired):
                 self._correlation.forget(reservation.id)
+                if self._tenants is not None:
+                    self._tenants.withdraw(reservation.id)
                 if expired:
                     self._metrics.reservation_expired()
                     level, where = logging.WARNING, reservation.address
@@ -188,6 +192,8 @@ class ControlPlane:
         if taught and self._corrections.learn(*taught):
             self._deciding.teach(taught)
         if record.reservation:
+            if self._tenants is not None:
+                self._tenants.ended(record)
             self._apply(
                 RequestEnded(
                     record.reservation,
@@ -249,6 +255,8 @@ class ControlPlane:
         when Envoy has it, and an old one taken away only when the last decision for it has got there.
         """
         await self._deciding.prepare(config)
+        if bool(config.tenants) != bool(self._config.tenants):
+            await self._begin_or_end_asking(config)
         before, names = self._config.pools, {pool.name for pool in config.pools}
         if {pool.name for pool in before} != names:
             gone = tuple(pool for pool in before if pool.name not in names)
@@ -263,6 +271,19 @@ class ControlPlane:
         else:
             self._take_over(config)
         self._metrics.config_reloaded(taken=True)
+
+    async def _begin_or_end_asking(self, config: Config) -> None:
+        """Begin to ask who comes once Envoy sends what says so, or end it while it still does.
+
+        No request is turned away in between for what Envoy keeps to itself. Nor does an engine see a key that is ours.
+        """
+        if config.tenants:
+            asking = {"tenants": config.tenants, "authentication": config.authentication}
+            self._config = self._config.model_copy(update=asking)
+            self._publisher.publish(self._config)
+            await self._taken_up()
+        else:
+            self._deciding.configure(self._config.model_copy(update={"tenants": (), "keys": ()}))
 
     async def _taken_up(self) -> None:
         """Wait until Envoy has what was published; one that does not say so is not waited for."""
@@ -294,7 +315,10 @@ class ControlPlane:
         control = self._config.control
         log = access_log.Intake(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
         app = admin.make_app(
-            self._metrics.render, lambda: sorted({*self._unready, *self._deciding.unready()}), self._status
+            self._metrics.render,
+            lambda: sorted({*self._unready, *self._deciding.unready()}),
+            self._status,
+            self._tenants.describe if self._tenants is not None else admin.no_tenants,
         )
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
         await listening.enter_async_context(

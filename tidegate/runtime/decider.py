@@ -18,6 +18,7 @@ from tidegate.fleet.state import Fleet
 from tidegate.runtime.desk import Desk, Journal
 from tidegate.runtime.figures import Figures
 from tidegate.runtime.prompts import PromptCounter
+from tidegate.runtime.tenants import Tenants
 from tidegate.scheduling.dispatch import Dispatcher
 from tidegate.telemetry.decision_log import DecisionLog
 from tidegate.tokens.correction import Corrections
@@ -29,7 +30,13 @@ With Python's own 5 ms, prompts of 1 MB made the p99 of small requests 1.58 time
 
 
 class Decider:
-    """Decides on requests over one fleet, for as long as it is not closed."""
+    """Decides on requests over one fleet, for as long as it is not closed.
+
+    Attributes:
+        tenants: who may ask, where this process counts what they use.
+    """
+
+    tenants: Tenants | None = None
 
     def __init__(
         self,
@@ -69,6 +76,9 @@ class Decider:
         self.dispatcher.configure(static.declared(config), static.policies(config))
         self.prompts.configure(config)
         self.desk.serve(config.pools, config.unknown_paths.pool or "", _sessions(config.session))
+        if self.tenants is not None:
+            self.tenants.configure(config)
+            self.desk.gate = self.tenants if config.tenants else None
 
     def recording(self, config: Config, suffix: str = "") -> DecisionLog | None:
         """Have decisions recorded where ``config`` says so; return what is to be run to write them.

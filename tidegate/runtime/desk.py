@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from extproc.desk import Catalogue
+from extproc.desk import Catalogue, Gate
 from extproc.intake import Intake
 from extproc.sessions import SessionKeys
 from extproc.transport import Outcome
@@ -54,6 +54,7 @@ class Desk:
         Unix seconds, is since when models are said to be served.
         """
         self.intake = intake
+        self.gate: Gate | None = None
         self._dispatcher = dispatcher
         self._prompts = prompts
         self._figures = figures

@@ -173,6 +173,8 @@ class PickerPlane:
     def _take_over(self, config: Config) -> None:
         """Make ``config`` the one in force."""
         declared = static.declared(config)
+        if config.tenants:
+            event(logger, "nobody asks for tenants' keys: that is for the gateway to do", level=logging.ERROR)
         self._config = config
         self._metrics.configure(declared.pools)
         self._apply(declared)

@@ -130,6 +130,16 @@ class Dispatcher:
         picker = self._pickers.get(pool or self.pool_of(model) or "")
         return picker is not None and uses_prefix(picker)
 
+    def longest_output(self, request: InferenceRequest) -> int | None:
+        """Return the tokens that nine in ten answers such as that to ``request`` stay below.
+
+        ``None`` where nobody serves it.
+        """
+        placed = self._placed(request)
+        if isinstance(placed, Refusal):
+            return None
+        return self._fleet.longest_output(placed.pool, request.max_output_tokens, request.kind)
+
     def decide(self, request: InferenceRequest, now: float) -> Decision | Refusal:
         """Choose endpoints for ``request`` at ``now`` (seconds) and reserve the first of them.
 

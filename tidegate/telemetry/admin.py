@@ -16,11 +16,20 @@ PAGES = {
     "/healthz": "200 while the process lives",
     "/readyz": "200 when it can serve; 503 with the reasons when it cannot",
     "/status": "the fleet, as JSON",
+    "/tenants": "the tenants and what they may still use, as JSON",
 }
 
 
+def no_tenants() -> JsonObject:
+    """Return the page of the tenants where there are none."""
+    return {"tenants": [], "requests_held": 0}
+
+
 def make_app(
-    metrics_text: Callable[[], bytes], unready: Callable[[], Sequence[str]], status: Callable[[], JsonObject]
+    metrics_text: Callable[[], bytes],
+    unready: Callable[[], Sequence[str]],
+    status: Callable[[], JsonObject],
+    tenants: Callable[[], JsonObject] = no_tenants,
 ) -> web.Application:
     """Return the application.
 
@@ -28,6 +37,7 @@ def make_app(
         metrics_text: the page for Prometheus, in text format 0.0.4.
         unready: why the control plane cannot serve; empty when it can. One line each.
         status: the fleet (``status.describe``).
+        tenants: the tenants and what they may still use.
     """
 
     async def index(_: web.Request) -> web.Response:
@@ -47,8 +57,10 @@ def make_app(
         return web.Response(text="ok\n")
 
     async def state(_: web.Request) -> web.Response:
-        body = json.dumps(status(), allow_nan=False)
-        return web.Response(text=body, content_type="application/json")
+        return _json(status())
+
+    async def budgets(_: web.Request) -> web.Response:
+        return _json(tenants())
 
     app = web.Application()
     pages: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
@@ -57,11 +69,16 @@ def make_app(
         "/healthz": healthz,
         "/readyz": readyz,
         "/status": state,
+        "/tenants": budgets,
     }
     for path, page in pages.items():
         app.router.add_get(path, page, allow_head=False)
     app.on_response_prepare.append(_set_headers)
     return app
+
+
+def _json(page: JsonObject) -> web.Response:
+    return web.Response(text=json.dumps(page, allow_nan=False), content_type="application/json")
 
 
 async def _set_headers(_: web.Request, response: web.StreamResponse) -> None:

@@ -1,0 +1,123 @@
+"""What callers may still use: taken before a request goes anywhere, and set right once it is over.
+
+Whatever becomes of a request, what it took is settled or given back exactly once, by its id: the first who says how it
+ended counts.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from tidegate.scheduling.budget import Budgets, Cost, Exceeded, Left, Limit, Unit, Window
+from tidegate.scheduling.caller import Caller
+from tidegate.scheduling.request import InferenceRequest
+
+REQUESTS_ORDER = (Unit.REQUESTS,)
+TOKENS_ORDER = (Unit.TOKENS, Unit.INPUT_TOKENS, Unit.OUTPUT_TOKENS)
+
+
+class Standing(NamedTuple):
+    """How a caller stands with the limits that a client is told of: of requests and of tokens, a minute.
+
+    Attributes:
+        requests: the limit of requests that is nearest to its end, ``None`` where there is none.
+        tokens: likewise.
+    """
+
+    requests: Left | None
+    tokens: Left | None
+
+
+class Settled(NamedTuple):
+    """What a request came to.
+
+    Attributes:
+        tenant: whose it was.
+        used: what it used.
+    """
+
+    tenant: str
+    used: Cost
+
+
+class Allowance:
+    """All limits of all callers."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Go by ``clock``, in seconds since the epoch."""
+        self._clock = clock
+        self._budgets = Budgets()
+        self._scopes: tuple[str, ...] = ()
+        self._tenants: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        """Return how many requests hold something."""
+        return len(self._budgets)
+
+    def configure(self, limits: Mapping[str, Sequence[Limit]]) -> None:
+        """Take over the limits by scope."""
+        self._budgets.configure(limits, self._clock())
+        self._scopes = tuple(limits)
+
+    def reserve(self, request: InferenceRequest, caller: Caller, output_tokens: int) -> Exceeded | None:
+        """Take what ``request`` will probably cost from all limits, or from none; return the one in the way.
+
+        Raises:
+            ValueError: the request holds something already.
+        """
+        cost = Cost(request.prompt.tokens, output_tokens)
+        exceeded = self._budgets.reserve(request.id, caller.scopes_for(request.model), cost, self._clock())
+        if exceeded is None:
+            self._tenants[request.id] = caller.tenant
+        return exceeded
+
+    def settle(self, request_id: str, input_tokens: int | None, output_tokens: int | None) -> Settled | None:
+        """Correct what a request took by what it used, in tokens; what is unknown was what was expected.
+
+        Returns:
+            What it came to; ``None`` where it held nothing (any more).
+        """
+        held = self._budgets.holds(request_id)
+        if held is None:
+            return None
+        used = Cost(
+            held.input_tokens if input_tokens is None else input_tokens,
+            held.output_tokens if output_tokens is None else output_tokens,
+        )
+        self._budgets.settle(request_id, used, self._clock())
+        return Settled(self._tenants.pop(request_id), used)
+
+    def release(self, request_id: str) -> bool:
+        """Give back all that a request took, which was not served; return whether it held anything."""
+        self._tenants.pop(request_id, None)
+        return self._budgets.release(request_id, self._clock())
+
+    def standing(self, caller: Caller, model: str) -> Standing:
+        """Return how ``caller`` stands, asking for ``model``."""
+        now = self._clock()
+        left = [
+            one
+            for scope in caller.scopes_for(model)
+            for one in self._budgets.left(scope, now)
+            if one.limit.window is Window.MINUTE
+        ]
+        return Standing(_nearest(left, REQUESTS_ORDER), _nearest(left, TOKENS_ORDER))
+
+    def left(self) -> dict[str, list[Left]]:
+        """Return what is left of every limit, by scope."""
+        now = self._clock()
+        return {scope: self._budgets.left(scope, now) for scope in self._scopes}
+
+
+def _nearest(left: Sequence[Left], units: Sequence[Unit]) -> Left | None:
+    """Return what is nearest to its end, by share."""
+    counted = [one for one in left if one.limit.unit in units]
+    return min(counted, key=lambda one: (one.amount / one.limit.capacity, units.index(one.limit.unit)), default=None)
+
+
+def whole_seconds(wait: float) -> int:
+    """Return after how many whole seconds ``wait`` is over for certain, 1 at the least.
+
+    A millisecond is added for what the clocks' own rounding takes from a bucket.
+    """
+    return max(1, math.ceil(wait + 0.001))

@@ -1,0 +1,377 @@
+"""Requests that wait for room in a pool: the important first, tenants fairly by tokens, the urgent before the patient.
+
+Three orders, one inside the other:
+
+- *Bands.* A higher priority goes first. Waiting raises it: after ``ageing_seconds`` a request stands with the band
+  above its own, so that a steady stream of the important delays the rest and never starves it.
+- *Tenants.* Inside a band, tenants share by tokens and weight: start-time fair queueing (Goyal, Vin, Cheng 1996), which
+  serves the tenant with the smallest virtual time and advances it by tokens / weight. It keeps the bound of deficit
+  round robin, that two tenants who both wait differ by at most one request each, and needs no quantum, which prompts of
+  10 to 1,000,000 tokens would not have in common. A tenant that was away has no credit from then.
+- *Deadlines.* Inside a tenant, the earliest deadline first, then the first to arrive.
+
+Bounds hold at every moment. Where there is no room for a request, those of a lower priority make it, the lowest and
+latest first; where those are too few, the request itself is refused.
+"""
+
+import enum
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One request that waits.
+
+    Attributes:
+        id: its id, unique among those that wait.
+        tenant: who asks.
+        priority: its band; higher goes first.
+        tokens: what it will take of an engine: prompt and expected output; 1 or more.
+        bytes: what its body takes of memory while it waits.
+        arrived: when it came, in seconds on the caller's clock.
+        deadline: when it will no longer be waited for, likewise.
+    """
+
+    id: str
+    tenant: str
+    priority: int
+    tokens: int
+    bytes: int
+    arrived: float
+    deadline: float
+
+
+REMEMBERED = 1_024
+"""Tenants of whom nothing waits whose share is remembered, in each band."""
+
+_SLACK = 32
+"""How many requests that left may stay in a heap, beyond as many as wait there."""
+
+
+class Full(enum.Enum):
+    """Which bound leaves no room."""
+
+    REQUESTS = "requests"
+    TOKENS = "tokens"
+    BYTES = "bytes"
+    TENANT_REQUESTS = "tenant_requests"
+    TENANT_TOKENS = "tenant_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much may wait, all in all and of one tenant.
+
+    Attributes:
+        requests: requests.
+        tokens: tokens of all requests together.
+        bytes: bytes of their bodies together.
+        tenant_requests: requests of one tenant.
+        tenant_tokens: tokens of one tenant.
+    """
+
+    requests: int = 5_000
+    tokens: int = 50_000_000
+    bytes: int = 1_000_000_000
+    tenant_requests: int = 5_000
+    tenant_tokens: int = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What became of a request that was offered.
+
+    Attributes:
+        refused: the bound that left no room; ``None`` if the request waits.
+        shed: requests of a lower priority that made room for it and wait no longer.
+    """
+
+    refused: Full | None = None
+    shed: tuple[Waiting, ...] = ()
+
+
+@dataclass(slots=True)
+class _Sum:
+    requests: int = 0
+    tokens: int = 0
+    bytes: int = 0
+
+    def add(self, request: Waiting, sign: int = 1) -> None:
+        self.requests += sign
+        self.tokens += sign * request.tokens
+        self.bytes += sign * request.bytes
+
+
+@dataclass(slots=True)
+class _Tenant:
+    """What waits of one tenant in one band.
+
+    Attributes:
+        virtual: its virtual time.
+        waiting: how many requests wait.
+        heap: those by deadline, and some that left.
+    """
+
+    virtual: float
+    waiting: int = 0
+    heap: list[tuple[float, float, int, Waiting]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Band:
+    """What waits of one priority.
+
+    Attributes:
+        virtual: the virtual time of the tenant served last: where one that comes back begins.
+        waiting: how many requests wait.
+        tenants: those of whom something waits, by name.
+        ahead: the virtual times of those of whom nothing waits, where they are ahead of the band's: what they were
+            served counts when they come back, or asking for one thing at a time would be a way to get more.
+        arrivals: what waits by its arrival, and some that left.
+    """
+
+    virtual: float = 0.0
+    waiting: int = 0
+    tenants: dict[str, _Tenant] = field(default_factory=dict)
+    ahead: dict[str, float] = field(default_factory=dict)
+    arrivals: list[tuple[float, int, str]] = field(default_factory=list)
+
+    def tenant(self, name: str) -> _Tenant:
+        """Return the tenant ``name``, of whom something is going to wait."""
+        if (known := self.tenants.get(name)) is None:
+            known = self.tenants[name] = _Tenant(max(self.virtual, self.ahead.pop(name, 0.0)))
+        return known
+
+    def remember(self, name: str, virtual: float) -> None:
+        """Keep the virtual time of a tenant of whom nothing waits any more, if it says anything; a bounded number."""
+        if virtual <= self.virtual:
+            return
+        self.ahead[name] = virtual
+        if len(self.ahead) > REMEMBERED:
+            kept = sorted(self.ahead.items(), key=lambda item: -item[1])[: REMEMBERED // 2]
+            self.ahead = {tenant: time for tenant, time in kept if time > self.virtual}
+
+
+class Queue:
+    """The requests that wait for one pool. Time is the caller's; it never goes back."""
+
+    def __init__(
+        self, bounds: Bounds, ageing_seconds: float, weights: Mapping[str, float] = MappingProxyType({})
+    ) -> None:
+        """Begin empty.
+
+        Args:
+            bounds: how much may wait.
+            ageing_seconds: after how long a wait a request counts as of the next higher priority.
+            weights: the tenants' shares; 1 for those not named.
+        """
+        self.configure(bounds, ageing_seconds, weights)
+        self._bands: dict[int, _Band] = {}
+        self._live: dict[str, tuple[int, Waiting]] = {}
+        self._total = _Sum()
+        self._tenants: dict[str, _Sum] = {}
+        self._numbers = 0
+
+    def configure(self, bounds: Bounds, ageing_seconds: float, weights: Mapping[str, float]) -> None:
+        """Take over settings as in the constructor; what waits stays, also beyond a bound that is now lower."""
+        if ageing_seconds <= 0 or any(weight <= 0 for weight in weights.values()):
+            raise ValueError("ageing and weights must be above zero")
+        self._bounds = bounds
+        self._ageing = ageing_seconds
+        self._weights = dict(weights)
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __contains__(self, request_id: object) -> bool:
+        return request_id in self._live
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return (request for _, request in self._live.values())
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all that waits."""
+        return self._total.tokens
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all that waits."""
+        return self._total.bytes
+
+    def offer(self, request: Waiting) -> Offer:
+        """Have ``request`` wait, if there is room or room can be made.
+
+        Raises:
+            ValueError: one of the same id waits already, or it has no tokens.
+        """
+        if request.id in self._live or request.tokens < 1:
+            raise ValueError(f"request {request.id} waits already, or has no tokens")
+        own = self._tenants.get(request.tenant) or _Sum()
+        if own.requests + 1 > self._bounds.tenant_requests:
+            return Offer(Full.TENANT_REQUESTS)
+        if own.tokens + request.tokens > self._bounds.tenant_tokens:
+            return Offer(Full.TENANT_TOKENS)
+        shed = self._room_for(request)
+        if isinstance(shed, Full):
+            return Offer(shed)
+        for victim in shed:
+            self.leave(victim.id)
+        self._enter(request)
+        return Offer(shed=shed)
+
+    def leave(self, request_id: str) -> Waiting | None:
+        """Take a request out, whose client left or whose time is up; ``None`` if it does not wait."""
+        entry = self._live.pop(request_id, None)
+        if entry is None:
+            return None
+        _, request = entry
+        self._gone(request)
+        return request
+
+    def expire(self, now: float) -> list[Waiting]:
+        """Take out and return the requests whose deadline has come by ``now``, the earliest first."""
+        late = sorted(
+            (request for _, request in self._live.values() if request.deadline <= now),
+            key=lambda request: request.deadline,
+        )
+        for request in late:
+            self.leave(request.id)
+        return late
+
+    def next(self, now: float) -> Waiting | None:
+        """Return the request that is to go first at ``now``, which goes on waiting; ``None`` if nothing waits."""
+        if not self._live:
+            return None
+        return self._tenant_of(self._band_at(now))[1].heap[0][3]
+
+    def take(self, now: float) -> Waiting | None:
+        """Take out and return the request that goes first at ``now``, and charge its tenant for it."""
+        if not self._live:
+            return None
+        band = self._band_at(now)
+        name, tenant = self._tenant_of(band)
+        request = tenant.heap[0][3]
+        band.virtual = tenant.virtual
+        tenant.virtual += request.tokens / self._weights.get(name, 1.0)
+        del self._live[request.id]
+        self._gone(request)
+        return request
+
+    def ahead_of(self, request_id: str) -> tuple[int, int]:
+        """Return how many requests, and how many tokens, probably go before a request that waits.
+
+        Those of higher bands do, and of its own band, those of its tenant that are more urgent and of each other tenant
+        as much as fair shares let pass. Ageing and arrivals to come are left out.
+
+        Raises:
+            KeyError: it does not wait.
+        """
+        _, request = self._live[request_id]
+        requests = tokens = 0
+        own_tokens = request.tokens
+        others: dict[str, list[Waiting]] = {}
+        for _, other in self._live.values():
+            if other.priority > request.priority:
+                requests, tokens = requests + 1, tokens + other.tokens
+            elif other.priority == request.priority and other is not request:
+                if other.tenant == request.tenant:
+                    if (other.deadline, other.arrived) <= (request.deadline, request.arrived):
+                        requests, tokens, own_tokens = requests + 1, tokens + other.tokens, own_tokens + other.tokens
+                else:
+                    others.setdefault(other.tenant, []).append(other)
+        share = own_tokens / self._weights.get(request.tenant, 1.0)
+        for tenant, theirs in others.items():
+            left = share * self._weights.get(tenant, 1.0)
+            for other in sorted(theirs, key=lambda one: (one.deadline, one.arrived)):
+                if left <= 0:
+                    break
+                requests, tokens, left = requests + 1, tokens + other.tokens, left - other.tokens
+        return requests, tokens
+
+    # -- order
+
+    def _band_at(self, now: float) -> _Band:
+        """Return the band whose oldest request stands highest, the higher band where two stand alike."""
+        return max(self._bands.items(), key=lambda item: (item[0] + self._aged(item[1], now), item[0]))[1]
+
+    def _aged(self, band: _Band, now: float) -> float:
+        return max(0.0, now - band.arrivals[0][0]) / self._ageing
+
+    def _tenant_of(self, band: _Band) -> tuple[str, _Tenant]:
+        return min(band.tenants.items(), key=lambda item: (item[1].virtual, item[1].heap[0][:3]))
+
+    # -- room
+
+    def _room_for(self, request: Waiting) -> tuple[Waiting, ...] | Full:
+        """Return whom to shed for ``request``, nobody if there is room, or the bound that stays broken whoever goes."""
+        over = _Sum(self._total.requests, self._total.tokens, self._total.bytes)
+        over.add(request)
+        if (full := self._over(over)) is None:
+            return ()
+        below = (entry for entry in self._live.values() if entry[1].priority < request.priority)
+        shed: list[Waiting] = []
+        # The lowest first; among equals the one that came last, which has waited least.
+        for _, victim in sorted(below, key=lambda entry: (entry[1].priority, -entry[0])):
+            shed.append(victim)
+            over.add(victim, -1)
+            if self._over(over) is None:
+                return tuple(shed)
+        return full
+
+    def _over(self, total: _Sum) -> Full | None:
+        if total.requests > self._bounds.requests:
+            return Full.REQUESTS
+        if total.tokens > self._bounds.tokens:
+            return Full.TOKENS
+        return Full.BYTES if total.bytes > self._bounds.bytes else None
+
+    # -- books
+
+    def _enter(self, request: Waiting) -> None:
+        self._numbers += 1
+        number = self._numbers
+        self._live[request.id] = (number, request)
+        self._total.add(request)
+        self._tenants.setdefault(request.tenant, _Sum()).add(request)
+        band = self._bands.setdefault(request.priority, _Band())
+        band.waiting += 1
+        heapq.heappush(band.arrivals, (request.arrived, number, request.id))
+        tenant = band.tenant(request.tenant)
+        tenant.waiting += 1
+        heapq.heappush(tenant.heap, (request.deadline, request.arrived, number, request))
+
+    def _gone(self, request: Waiting) -> None:
+        """Take a request that is no longer live out of the books."""
+        self._total.add(request, -1)
+        own = self._tenants[request.tenant]
+        own.add(request, -1)
+        if own.requests == 0:
+            del self._tenants[request.tenant]
+        band = self._bands[request.priority]
+        tenant = band.tenants[request.tenant]
+        band.waiting -= 1
+        tenant.waiting -= 1
+        if tenant.waiting == 0:
+            del band.tenants[request.tenant]
+            band.remember(request.tenant, tenant.virtual)
+        elif len(tenant.heap) > 2 * tenant.waiting + _SLACK:
+            tenant.heap = [entry for entry in tenant.heap if self._waits(entry[3].id, entry[2])]
+            heapq.heapify(tenant.heap)
+        if band.waiting == 0:
+            del self._bands[request.priority]
+            return
+        if len(band.arrivals) > 2 * band.waiting + _SLACK:
+            band.arrivals = [entry for entry in band.arrivals if self._waits(entry[2], entry[1])]
+            heapq.heapify(band.arrivals)
+        while not self._waits(band.arrivals[0][2], band.arrivals[0][1]):
+            heapq.heappop(band.arrivals)
+        while tenant.waiting and not self._waits(tenant.heap[0][3].id, tenant.heap[0][2]):
+            heapq.heappop(tenant.heap)
+
+    def _waits(self, request_id: str, number: int) -> bool:
+        entry = self._live.get(request_id)
+        return entry is not None and entry[0] == number
