@@ -146,11 +146,12 @@ def decision_on_headers(
     *,
     timeout: float | None = None,
     read: bool = False,
+    path: str = "",
 ) -> bytes:
     """Return the reply to the headers of a request without a body, likewise."""
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_headers.response, timeout)
-    _describe(reply, request, decision, usage, read=read)
+    _describe(reply, request, decision, usage, read=read, path=path)
     return reply.SerializeToString()
 
 
@@ -162,15 +163,17 @@ def decision_on_body(
     *,
     timeout: float | None = None,
     read: bool = False,
+    path: str = "",
 ) -> bytes:
     """Return the reply to the body that sends the request where ``decision`` says, ``rewritten`` if it was.
 
     ``timeout`` is how many seconds the whole request may take, ``None`` where nothing but the pool bounds it; ``read``
-    says whether its answer will pass through here.
+    says whether its answer will pass through here; ``path`` is the one by which the engine is asked, empty for the
+    client's.
     """
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_body.response, timeout)
-    _describe(reply, request, decision, usage, read=read)
+    _describe(reply, request, decision, usage, read=read, path=path)
     if rewritten is not None:
         _rewrite(reply, rewritten)
     return reply.SerializeToString()
@@ -196,7 +199,13 @@ def _send_on(response: ext_proc_pb2.CommonResponse, timeout: float | None) -> No
 
 
 def _describe(
-    reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest, decision: Decision, usage: Usage, *, read: bool
+    reply: ext_proc_pb2.ProcessingResponse,
+    request: InferenceRequest,
+    decision: Decision,
+    usage: Usage,
+    *,
+    read: bool,
+    path: str,
 ) -> None:
     namespaces = reply.dynamic_metadata.fields
     destination = namespaces[DESTINATION_NAMESPACE].struct_value.fields
@@ -214,6 +223,8 @@ def _describe(
     about["usage"].string_value = usage.value
     if read:
         about["read"].bool_value = True
+    if path:
+        about["path"].string_value = path
 
 
 def refusal(error: ApiError, known: Mapping[str, str], shape: Shape = Shape.OPENAI) -> bytes:

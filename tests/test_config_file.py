@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.configurations import EVERY_KEY, EXAMPLE, changed, faults
-from tidegate.config import MAX_FILE_BYTES, ConfigError, load, parse
+from tidegate.config import MAX_FILE_BYTES, Config, ConfigError, load, parse
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
@@ -43,12 +43,7 @@ def test_a_file_may_be_as_large_as_the_bound() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"# only a comment\n", b"- a\n", b"just text", b"5"])
 def test_what_is_no_mapping_is_told_the_keys(text: bytes) -> None:
-    assert faults(text) == [
-        (
-            "expected a mapping with the keys listener, admin, control, envoy, limits, scrape, unknown_paths, "
-            "picker, decision_log, pools"
-        )
-    ]
+    assert faults(text) == [f"expected a mapping with the keys {', '.join(Config.model_fields)}"]
 
 
 @pytest.mark.parametrize(
@@ -74,8 +69,9 @@ ANYTHING = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=15
 )
 PLACES = [
-    *[f"{section}.{key}" for section, keys in EVERY_KEY.items() if section != "pools" for key in keys],
-    *[f"pools.0.{key}" for key in EVERY_KEY["pools"][0]],
+    *[f"{section}.{key}" for section, keys in EVERY_KEY.items() if isinstance(keys, dict) for key in keys],
+    *[f"{section}.0.{key}" for section in ("pools", "routes") for key in EVERY_KEY[section][0]],
+    *[f"routes.0.headers.0.{key}" for key in EVERY_KEY["routes"][0]["headers"][0]],
     *["pools", "pools.1", "pools.0.endpoints.0", "pools.0.endpoints.0.address", "pools.0.endpoints.0.weight"],
 ]
 

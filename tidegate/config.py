@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from tidegate import addresses, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
+from tidegate.config_routes import MAX_ROUTES, Route, senseless
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
 from tidegate.config_tls import Tls
 from tidegate.config_values import (
@@ -155,8 +156,8 @@ class Pool(Section):
     )
     models: tuple[Model, ...] = Field(
         ("*",),
-        min_length=1,
-        description="Model names served here; `*` stands for any characters; over all pools the longest match wins.",
+        description="Model names served here; `*` stands for any characters; over all pools the longest match wins. "
+        "Empty: none but what `routes` lead here.",
     )
     adapters: tuple[Model, ...] = Field(
         (), description="Names of LoRA adapters over the model that the engines hold, likewise."
@@ -241,12 +242,16 @@ class Config(Section):
     picker: Picker = Field(Picker(), description="What `tidegate picker` does besides.")
     decision_log: DecisionLog = Field(DecisionLog(), description="Where decisions are recorded.")
     pools: tuple[Pool, ...] = Field(min_length=1, description="The fleet.")
+    routes: tuple[Route, ...] = Field(
+        (), max_length=MAX_ROUTES, description="Requests that go to a pool whatever the models' patterns say."
+    )
 
     @model_validator(mode="after")
     def _whole(self) -> "Config":
         """Check what no key can say alone; a line for each fault."""
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
         faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
+        faults += senseless(self.routes, self.pools, self.unknown_paths.pool)
         faults += weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)
         faults += misplaced_lanes((pool.lanes, [one.address for one in pool.endpoints]) for pool in self.pools)
         if faults:
