@@ -88,6 +88,14 @@ def test_engines_are_asked_by_the_paths_that_a_route_names_or_that_are_an_apis_o
             {"headers": [{"name": "authorization", "exact": "a"}]},
             "routes[0].headers[0].name: expected a header that is no secret, not 'authorization'",
         ),
+        (
+            {"headers": [{"name": "x-tenant-id", "exact": "a"}]},
+            "routes[0].headers[0].name: expected a header that a client",
+        ),
+        (
+            {"headers": [{"name": "x-envoy-a", "exact": "a"}]},
+            "routes[0].headers[0].name: expected a header that a client",
+        ),
         ({"headers": [{"name": "x-a"}]}, "routes[0].headers[0]: expected one of exact, prefix and present"),
         (
             {"headers": [{"name": "x-a", "exact": "a", "present": True}]},

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from tidegate.api_paths import ANSWERED_HERE, API_OF, FORMS, PATHS, own_path
 from tidegate.choice_config import one_of
 from tidegate.config_values import Model, PoolName, Section
+from tidegate.control_headers import CONTROL_NAMES, CONTROL_PREFIXES
 from tidegate.faults import fault, shown
 from tidegate.scheduling.routes import HeaderRule
 from tidegate.scheduling.routes import Route as Traffic
@@ -51,6 +52,8 @@ def _plain_path(path: str) -> str:
 def _header(name: str) -> str:
     if not re.fullmatch(_HEADER, name, re.ASCII):
         raise fault(f"expected a header's name: 1 to 64 of a-z, 0-9 and hyphens, not {shown(name)}")
+    if name in CONTROL_NAMES or name.startswith(CONTROL_PREFIXES):
+        raise fault(f"expected a header that a client may set, not {shown(name)}, which is taken out at the edge")
     if name in SECRETS:
         raise fault(f"expected a header that is no secret, not {shown(name)}")
     return name
@@ -164,6 +167,12 @@ def engine_paths(routes: Iterable[Route], pool: str) -> tuple[str, ...]:
     # Whatever its path, a request may go by its model.
     found |= {own_path(route.api) for route in routes if route.path and route.api}
     return tuple(sorted(found))
+
+
+def paths_speaking(routes: Iterable[Route], *apis: str) -> tuple[str, ...]:
+    """Return the paths, or what they begin with, that are no API's own and on which one of ``apis`` is spoken."""
+    paths = (route.path for route in routes if route.path and route.api in apis)
+    return tuple(path for path in paths if not any(_begins(path, known) for known in API_OF))
 
 
 def header_names(routes: Iterable[Route]) -> tuple[str, ...]:

@@ -7,8 +7,11 @@ from envoy_data_plane.envoy.config.route import v3 as route
 
 from tests.xds.fleets import config
 from tidegate.config import Config
+from tidegate.control_headers import CONTROL_NAMES
 from xds import exchanges, fail_open
 from xds.filters import SMUGGLERS, SMUGGLERS_BUT_LENGTH, http_filters
+from xds.local_replies import ANTHROPIC_PATHS, local_reply_config
+from xds.names import DEADLINE_HEADER
 from xds.routes import route_configuration
 
 
@@ -68,6 +71,17 @@ def test_a_length_may_be_set_where_a_model_is_renamed_and_a_path_never(rewrite: 
     sent = bytes(http_filters(routed({"path": "/x", "api": "messages", **rewrite}))[0])
     assert expected.encode() in sent
     assert expected.startswith("^(:.*|")
+
+
+def test_errors_of_envoys_own_have_anthropics_form_where_its_api_is_spoken() -> None:
+    routes = [{"path": path, "api": "messages"} for path in ("/api/claude", "/claude/v1.0/*", "/v1/*")]
+    told = bytes(local_reply_config(routed(*reversed(routes))))
+    assert rb"/v1/messages([/?].*)?|/claude/v1\.0/.*|/api/claude([?].*)?" in told
+    assert ANTHROPIC_PATHS.encode() in bytes(local_reply_config(config("a")))
+
+
+def test_what_tells_envoy_of_deadlines_is_taken_out_at_the_edge() -> None:
+    assert DEADLINE_HEADER in CONTROL_NAMES
 
 
 def _closed(of: Config) -> list[fail_open.Way]:
