@@ -147,11 +147,12 @@ def decision_on_headers(
     timeout: float | None = None,
     read: bool = False,
     told: Mapping[str, str] | None = None,
+    path: str = "",
 ) -> bytes:
     """Return the reply to the headers of a request without a body, likewise."""
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_headers.response, timeout)
-    _describe(reply, request, decision, usage, read=read)
+    _describe(reply, request, decision, usage, read=read, path=path)
     if told is not None:
         _tell(reply, told)
     return reply.SerializeToString()
@@ -166,15 +167,17 @@ def decision_on_body(
     timeout: float | None = None,
     read: bool = False,
     told: Mapping[str, str] | None = None,
+    path: str = "",
 ) -> bytes:
     """Return the reply to the body that sends the request where ``decision`` says, ``rewritten`` if it was.
 
     ``timeout`` is how many seconds the whole request may take, ``None`` where nothing but the pool bounds it; ``read``
-    says whether its answer will pass through here, ``told`` what the client is to be told of its limits.
+    says whether its answer will pass through here, ``told`` what the client is to be told of its limits, ``path`` by
+    which path the engine is asked, empty for the client's.
     """
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply.request_body.response, timeout)
-    _describe(reply, request, decision, usage, read=read)
+    _describe(reply, request, decision, usage, read=read, path=path)
     if told is not None:
         _tell(reply, told)
     if rewritten is not None:
@@ -202,7 +205,13 @@ def _send_on(response: ext_proc_pb2.CommonResponse, timeout: float | None) -> No
 
 
 def _describe(
-    reply: ext_proc_pb2.ProcessingResponse, request: InferenceRequest, decision: Decision, usage: Usage, *, read: bool
+    reply: ext_proc_pb2.ProcessingResponse,
+    request: InferenceRequest,
+    decision: Decision,
+    usage: Usage,
+    *,
+    read: bool,
+    path: str,
 ) -> None:
     namespaces = reply.dynamic_metadata.fields
     destination = namespaces[DESTINATION_NAMESPACE].struct_value.fields
@@ -220,6 +229,8 @@ def _describe(
     about["usage"].string_value = usage.value
     if read:
         about["read"].bool_value = True
+    if path:
+        about["path"].string_value = path
 
 
 def _tell(reply: ext_proc_pb2.ProcessingResponse, told: Mapping[str, str]) -> None:

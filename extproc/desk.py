@@ -8,6 +8,7 @@ from extproc.sessions import SessionKeys
 from tidegate.scheduling.caller import Caller
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
+from tidegate.scheduling.routes import Routes
 from tidegate.tokens.count import TokenCount
 from tidegate.tokens.prompt import Prompt
 
@@ -27,6 +28,7 @@ class Catalogue(NamedTuple):
         reading: the pools whose answers pass through here, so that what the client did not ask for can be kept back.
         serves: whether a model is served that is not among ``models``, because a pattern matches it.
         sessions: by what sessions are known.
+        routes: what goes to a pool whatever the models' patterns say; ``None`` where there is nothing of the kind.
     """
 
     models: Sequence[str] = ()
@@ -36,6 +38,7 @@ class Catalogue(NamedTuple):
     reading: frozenset[str] = frozenset()
     serves: Callable[[str], bool] = _nothing
     sessions: SessionKeys = SessionKeys()
+    routes: Routes | None = None
 
 
 class Gate(Protocol):
@@ -83,8 +86,11 @@ class Desk(Protocol):
         """Return an id that no request ever had, given the ``x-request-id``, empty when there is none."""
         ...
 
-    async def count(self, model: str, prompt: Prompt) -> TokenCount:
-        """Count all tokens of ``prompt`` as ``model`` would. Never raises; bounded in time."""
+    async def count(self, model: str, prompt: Prompt, pool: str = "") -> TokenCount:
+        """Count all tokens of ``prompt`` as ``model`` would. Never raises; bounded in time.
+
+        ``pool`` is the one that will serve it; empty where the model says which it is.
+        """
         ...
 
     def wants_prefix(self, model: str, pool: str) -> bool:

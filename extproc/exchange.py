@@ -10,16 +10,19 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from extproc import affinity, codec, deadline, passing_codec
-from extproc.apis import PASSED_ON, Api, match
+from extproc.apis import PASSED_ON, Api, engine_path, match
+from extproc.body import ParsedBody
 from extproc.desk import Desk
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
 from extproc.injection import injected
 from extproc.passage import Passage
 from extproc.passing import passing
+from extproc.routed import Routed, follow
 from extproc.stream import Action, Event, LocalProtocolError, Stream
 from extproc.usage import Usage
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
+from tidegate.scheduling.routes import Routes
 from tidegate.tokens import prefix
 from tidegate.tokens.count import CountSource, TokenCount
 
@@ -93,10 +96,13 @@ class _Visit:
         "_held",
         "_known",
         "_passage",
+        "_path",
         "_pool",
         "_request",
         "_request_id",
         "_rewritten",
+        "_route",
+        "_routes",
         "_session",
         "_shape",
         "_timeout",
@@ -117,6 +123,9 @@ class _Visit:
         self._held: str | None = None
         self._rewritten: codec.Rewritten | None = None
         self._pool = ""
+        self._path = ""
+        self._route = ""
+        self._routes: Routes | None = None
         self._request_id = ""
         self._session = ""
         self._passage: Passage | None = None
@@ -127,8 +136,11 @@ class _Visit:
         try:
             catalogue = self._desk.catalogue()
             self._session = catalogue.sessions.of_headers(stream.headers)
-            self._api = api = match(stream.headers, pass_on=bool(catalogue.unknown_paths))
+            self._routes = routes = catalogue.routes
+            self._api = api = match(stream.headers, pass_on=bool(catalogue.unknown_paths), routes=routes)
             self._known["api"] = api.name
+            if routes is not None and (path := engine_path(api)):
+                self._path, self._shape = path, shape_of({":path": path})
             if (gate := self._desk.gate) is not None:
                 self._passage = Passage(gate, stream.headers)
             if api is PASSED_ON:
@@ -146,27 +158,29 @@ class _Visit:
         return Event.MATCHED if self._answer is None else Event.REFUSED
 
     async def decide(self, stream: Stream) -> Event:
-        if self._timeout is None:
-            return await self._decide(stream)
-        await asyncio.sleep(0)  # a timeout needs a task
         try:
+            if self._timeout is None:
+                return await self._decide(stream)
+            await asyncio.sleep(0)  # a timeout needs a task
             async with asyncio.timeout_at(self._deadline):
                 # The client may have taken all the time there was to send it.
                 await asyncio.sleep(0)
                 return await self._decide(stream)
         except TimeoutError:
             return self._refused(deadline.missed())
+        except ApiError as error:
+            return self._refused(error)
 
     async def _decide(self, stream: Stream) -> Event:
         if self._api is None or self._api.parse is None:
             raise LocalProtocolError("a decision before there was an API")
-        try:
-            parse = self._desk.catalogue().sessions.reading(self._api.parse)
-            parsed = await self._desk.intake.read(parse, stream.body, self._coding)
-        except ApiError as error:
-            return self._refused(error)
-        self._known["model"] = parsed.model
-        if self._api is PASSED_ON:
+        parse = self._desk.catalogue().sessions.reading(self._api.parse)
+        parsed = await self._desk.intake.read(parse, stream.body, self._coding)
+        self._known["model"] = asked = parsed.model
+        if self._routes is not None:
+            found = await self._follow(self._routes, self._api, stream, parsed)
+            parsed, prompt = found.parsed, found.prompt
+        elif self._api is PASSED_ON:
             prompt = TokenCount(parsed.prompt.other_tokens, CountSource.BYTES)
         else:
             prompt = await self._desk.count(parsed.model, parsed.prompt)
@@ -185,26 +199,33 @@ class _Visit:
             prefix=beginning.hashes,
             block_tokens=beginning.block_tokens,
             session=self._session or parsed.session,
+            route=self._route,
         )
         if self._passage is not None:
-            try:
-                self._passage.enter(self._request)
-            except ApiError as error:
-                return self._refused(error)
+            self._passage.enter(self._request)
         outcome = self._desk.decide(self._request)
         if isinstance(outcome, Refusal):
             if outcome.pool:
                 self._known["pool"] = outcome.pool
-            return self._refused(of_refusal(outcome, parsed.model))
+            raise of_refusal(outcome, asked)
         self._decision, self._held = outcome, outcome.reservation.id
         if parsed.stream and self._api.usage is Usage.CHAT_COMPLETIONS and self._coding is None:
             await self._ask_for_usage(stream, outcome.pool)
         return Event.DECIDED
 
+    async def _follow(self, routes: Routes, api: Api, stream: Stream, parsed: ParsedBody) -> Routed:
+        found = await follow(routes, self._desk, api, stream, self._coding, parsed, self._pool)
+        self._pool, self._route, self._path = found.pool, found.route, found.path or self._path
+        self._known["model"] = found.parsed.model
+        if found.body is not None:
+            self._rewritten = codec.Rewritten(found.body, "content-length" in stream.headers, withhold=False)
+        return found
+
     async def _ask_for_usage(self, stream: Stream, pool: str) -> None:
         """Have the engine tell what the stream cost, where the pool is to and the client did not ask."""
         catalogue = self._desk.catalogue()
-        if pool in catalogue.injecting and (body := await self._desk.intake.rewrite(injected, stream.body)):
+        sent = stream.body if self._rewritten is None else self._rewritten.body
+        if pool in catalogue.injecting and (body := await self._desk.intake.rewrite(injected, sent)):
             with_length = "content-length" in stream.headers
             self._rewritten = codec.Rewritten(body, with_length, withhold=pool in catalogue.reading)
 
@@ -225,8 +246,8 @@ class _Visit:
         about, timeout = (self._request, self._decision, usage), self._timeout
         told = None if self._passage is None else self._passage.told
         if action is Action.ROUTE_HEADERS:
-            return codec.decision_on_headers(*about, timeout=timeout, read=read, told=told)
-        return codec.decision_on_body(*about, self._rewritten, timeout=timeout, read=read, told=told)
+            return codec.decision_on_headers(*about, timeout=timeout, read=read, told=told, path=self._path)
+        return codec.decision_on_body(*about, self._rewritten, timeout=timeout, read=read, told=told, path=self._path)
 
     def delivered(self) -> None:
         if self._held is not None:

@@ -42,7 +42,7 @@ def injected(body: bytes) -> bytes | None:
         return None
     changed: bytes | None = None
     if raw is None:
-        changed = _with_member(plain, _OPTIONS, b'{"include_usage":true}')
+        changed = with_member(plain, _OPTIONS, b'{"include_usage":true}')
     elif options is None:
         changed = _replaced(plain, _OPTIONS, raw, b'{"include_usage":true}')
     elif not isinstance(options, dict) or bodies.truth(options.get(_ASKED)):
@@ -76,12 +76,12 @@ def _read(body: bytes) -> tuple[Any, bytes | None, Any] | None:
 def _asking(raw: bytes, options: dict[str, Any]) -> bytes | None:
     """Return the text of an object with usage asked for."""
     if _ASKED not in options:
-        return _with_member(raw, _ASKED, b"true")
+        return with_member(raw, _ASKED, b"true")
     value = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[_ASKED]
     return _replaced(raw, _ASKED, bytes(value), b"true")
 
 
-def _with_member(text: bytes, name: str, value: bytes) -> bytes:
+def with_member(text: bytes, name: str, value: bytes) -> bytes:
     """Return the object ``text`` with another member, which is its first."""
     start = text.index(b"{") + 1
     comma = b"" if text[start:].lstrip(_SPACE).startswith(b"}") else b","

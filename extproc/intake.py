@@ -107,9 +107,17 @@ class Intake:
             body: a body that was read before, not compressed.
         """
         try:
-            return await self._apply(change, body)
+            return await self.change(change, body)
         except ApiError:
             return None
+
+    async def change(self, change: Callable[[bytes], bytes | None], body: bytes) -> bytes | None:
+        """Return ``body`` as ``change`` makes it, likewise, where a request cannot do without.
+
+        Raises:
+            ApiError: too many wait for it.
+        """
+        return await self._apply(change, body)
 
     def _decode_and(self, parse: Callable[[bytes], ParsedBody], coding: str, body: bytes) -> ParsedBody:
         if body:

@@ -98,6 +98,20 @@ EVERY_KEY: dict[str, Any] = {
         },
         {"name": "rest", "engine": "none", "endpoints": [{"address": "10.0.0.3:1"}]},
     ],
+    "routes": [
+        {
+            "name": "gold",
+            "path": "/api/v1/chat",
+            "api": "chat_completions",
+            "headers": [{"name": "x-tier", "exact": "gold", "prefix": None, "present": None}],
+            "model": "chat-*",
+            "min_prompt_tokens": 8000,
+            "max_prompt_tokens": 100_000,
+            "pool": "llama",
+            "rewrite_model": "llama-3",
+            "rewrite_path": "/v1/chat/completions",
+        }
+    ],
 }
 
 

@@ -204,7 +204,6 @@ def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, sibl
             "pools[0].engine: expected one of 'vllm', 'sglang', 'tgi', 'trtllm', 'llamacpp' or 'none'",
         ),
         ("pools.0.models", "llama", "pools[0].models: expected a list, not 'llama'"),
-        ("pools.0.models", [], "pools[0].models: expected at least 1 in the list"),
         ("pools.0.models", [""], "pools[0].models[0]: expected at least 1 characters, not ''"),
         ("pools.0.models", ["x" * 300], "pools[0].models[0]: expected at most 256 characters, not 'xxx"),
         ("pools.0.models", [1], "pools[0].models[0]: expected text, not 1"),
@@ -388,10 +387,10 @@ def test_all_contradictions_are_said_at_once() -> None:
 
 def test_a_pattern_that_envoy_cannot_read_is_refused_where_a_pool_fails_open() -> None:
     long = "a" * 40 + "*" + "b" * 40
-    (fault,) = faults(changed("pools.0.models", [long]))
+    (fault,) = faults({**changed("pools.0.models", [long]), "routes": []})
     assert fault.startswith("pools[0].models: expected at most 64 bytes of a pattern with a * inside")
     for model in (f"{long[:40]}{long[:40]}*", f"*{long[:40]}{long[:40]}", "a*b", "a" * 200):
-        assert parsed(changed("pools.0.models", [model])).pools[0].models == (model,)
-    closed = changed("pools.0.fail_open", False)
+        assert parsed({**changed("pools.0.models", [model]), "routes": []}).pools[0].models == (model,)
+    closed = {**changed("pools.0.fail_open", False), "routes": []}
     closed["pools"][0]["models"] = [long]
     assert parsed(closed).pools[0].models == (long,)

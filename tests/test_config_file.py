@@ -69,8 +69,9 @@ ANYTHING = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=15
 )
 PLACES = [
-    *[f"{section}.{key}" for section, keys in EVERY_KEY.items() if section != "pools" for key in keys],
-    *[f"pools.0.{key}" for key in EVERY_KEY["pools"][0]],
+    *[f"{section}.{key}" for section, keys in EVERY_KEY.items() if isinstance(keys, dict) for key in keys],
+    *[f"{section}.0.{key}" for section in ("pools", "routes") for key in EVERY_KEY[section][0]],
+    *[f"routes.0.headers.0.{key}" for key in EVERY_KEY["routes"][0]["headers"][0]],
     *["pools", "pools.1", "pools.0.endpoints.0", "pools.0.endpoints.0.address", "pools.0.endpoints.0.weight"],
 ]
 

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from tidegate import addresses, config_tenants, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
+from tidegate.config_routes import MAX_ROUTES, Route, senseless
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
 from tidegate.config_tenants import Authentication, Key, Tenant, Tier
 from tidegate.config_tls import Tls
@@ -156,8 +157,8 @@ class Pool(Section):
     )
     models: tuple[Model, ...] = Field(
         ("*",),
-        min_length=1,
-        description="Model names served here; `*` stands for any characters; over all pools the longest match wins.",
+        description="Model names served here; `*` stands for any characters; over all pools the longest match wins. "
+        "Empty: none but what `routes` lead here.",
     )
     adapters: tuple[Model, ...] = Field(
         (), description="Names of LoRA adapters over the model that the engines hold, likewise."
@@ -250,6 +251,9 @@ class Config(Section):
     )
     keys: tuple[Key, ...] = Field((), description="API keys.")
     pools: tuple[Pool, ...] = Field(min_length=1, description="The fleet.")
+    routes: tuple[Route, ...] = Field(
+        (), max_length=MAX_ROUTES, description="Requests that go to a pool whatever the models' patterns say."
+    )
 
     @model_validator(mode="after")
     def _whole(self) -> "Config":
@@ -257,6 +261,7 @@ class Config(Section):
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
         faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
         faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
+        faults += senseless(self.routes, self.pools, self.unknown_paths.pool)
         faults += weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)
         faults += misplaced_lanes((pool.lanes, [one.address for one in pool.endpoints]) for pool in self.pools)
         if faults:

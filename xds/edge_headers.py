@@ -1,35 +1,12 @@
-"""Headers that steer gateways and engines, and that a client may therefore not set."""
+"""Taking out of requests what steers gateways and engines."""
 
 from envoy_data_plane.envoy.config.common.mutation_rules import v3 as mutation_rules
 from envoy_data_plane.envoy.config.core import v3 as core
 from envoy_data_plane.envoy.extensions.http.early_header_mutation.header_mutation import v3 as early
 from envoy_data_plane.envoy.type.matcher import v3 as matcher
 
+from tidegate.control_headers import CONTROL_NAMES, CONTROL_PREFIXES
 from xds.messages import extension
-from xds.names import DEADLINE_HEADER
-
-CONTROL_PREFIXES = (
-    "x-gateway-",  # Gateway API Inference Extension
-    "x-llm-d-",
-    "x-prefiller-",
-    "x-encoder-hosts-",
-    "x-data-parallel-host-",
-    "x-envoy-",
-    "x-ai-eg-",  # Envoy AI Gateway
-    "x-token-",
-)
-CONTROL_NAMES = (
-    "x-forwarded-client-cert",
-    "routing-strategy",  # this and the next two: AIBrix
-    "target-pod",
-    "user",
-    "x-tenant-id",
-    "x-priority",
-    "x-session-node",
-    "x-canary",
-    DEADLINE_HEADER,
-)
-"""Their variants with an underscore never get here: such requests are rejected (``listener``)."""
 
 
 def strip_control_headers(but: str | None = None) -> core.TypedExtensionConfig:

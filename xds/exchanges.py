@@ -11,6 +11,7 @@ from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any
 
 from tidegate.config import Config
+from tidegate.config_routes import header_names
 from xds import credentials
 
 ATTRIBUTES = (
@@ -29,7 +30,12 @@ def also_read(config: Config) -> tuple[str, ...]:
     """Return the headers that the configuration has a decision read, besides those that it always reads."""
     session = config.session
     named = dict.fromkeys(
-        (session.header, "cookie" if session.cookie else None, *credentials.read_by_a_decision(config))
+        (
+            session.header,
+            "cookie" if session.cookie else None,
+            *credentials.read_by_a_decision(config),
+            *header_names(config.routes),
+        )
     )
     return tuple(name for name in named if name and f"request.headers['{name}']" not in ATTRIBUTES)
 
@@ -41,6 +47,7 @@ def attributes(config: Config) -> list[str]:
 
 CHANGES_HEADERS = "x-request-timeout"
 """The request header whose answer is a header for Envoy, which in one exchange it would not take."""
+
 
 _SEND, _SKIP = ext_proc.ProcessingModeHeaderSendMode.SEND, ext_proc.ProcessingModeHeaderSendMode.SKIP
 

@@ -3,8 +3,8 @@
 Nobody but the decision reads bodies, so Envoy has to read the model itself then, and only then: its filter
 ``json_to_metadata`` is off on every route but the one that undecided requests start on. What it finds decides the pool
 by the same rule as ever, so that a request never gets into another pool than it would have: names written out before
-patterns, longer patterns before shorter ones, and pools that fail closed among them. Within the pool Envoy balances by
-itself.
+patterns, longer patterns before shorter ones, and pools that fail closed among them. What a route of the configuration
+may lead elsewhere fails closed. Within the pool Envoy balances by itself.
 
 Reading costs Envoy many times the body in memory, hence the bound; and nothing but the paths of APIs goes on.
 """
@@ -20,6 +20,8 @@ from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any
 
 from tidegate.config import Config, Pool
+from tidegate.config_routes import Route
+from tidegate.scheduling.routes import HeaderRule
 from xds.names import UNREAD_KEY, UNREAD_NAMESPACE
 
 READER = "envoy.filters.http.json_to_metadata"
@@ -87,6 +89,8 @@ def ways(config: Config) -> Iterator[Way]:
     """Iterate over them, in the order in which they are to be tried."""
     if not wanted(config):
         return
+    for number, route in enumerate(config.routes):
+        yield Way(f"routes[{number}]/closed", _concerned(route), None)
     named = [(model, pool) for pool in config.pools for model in pool.models]
     # The order of tidegate.scheduling.routing; the sort keeps that of the file among equals.
     named.sort(key=lambda item: ("*" in item[0], -len(item[0])))
@@ -103,15 +107,36 @@ def ways(config: Config) -> Iterator[Way]:
 
 def _match(model: str, match: RouteMatch) -> RouteMatch:
     """Return ``match`` narrowed to POSTs whose body names a model that fits the pattern ``model``."""
-    match.dynamic_metadata = [
-        matcher.MetadataMatcher(
-            filter=UNREAD_NAMESPACE,
-            path=[matcher.MetadataMatcherPathSegment(key=UNREAD_KEY)],
-            value=matcher.ValueMatcher(string_match=_like(model)),
-        )
-    ]
+    match.dynamic_metadata = [_read(matcher.ValueMatcher(string_match=_like(model)))]
     match.headers = [HeaderMatcher(name=":method", string_match=matcher.StringMatcher(exact="POST"))]
     return match
+
+
+def _read(value: matcher.ValueMatcher) -> matcher.MetadataMatcher:
+    path = [matcher.MetadataMatcherPathSegment(key=UNREAD_KEY)]
+    return matcher.MetadataMatcher(filter=UNREAD_NAMESPACE, path=path, value=value)
+
+
+def _concerned(route: Route) -> RouteMatch:
+    """Return the match of all that ``route`` may take; nobody says of which API it is, nor how many tokens it has.
+
+    Of a pattern of models, what stands before its first ``*`` is looked at.
+    """
+    path = route.path or "/*"
+    match = RouteMatch(prefix=path[:-1]) if path.endswith("*") else RouteMatch(path=path)
+    beginning = (route.model or "*").partition("*")
+    model = matcher.ValueMatcher(present_match=True) if not beginning[0] else None
+    match.dynamic_metadata = [_read(model or matcher.ValueMatcher(string_match=_like("".join(beginning[:2]))))]
+    match.headers = [_header(header.rule) for header in route.headers]
+    return match
+
+
+def _header(rule: HeaderRule) -> HeaderMatcher:
+    if rule.exact is not None:
+        return HeaderMatcher(name=rule.name, string_match=matcher.StringMatcher(exact=rule.exact))
+    if rule.prefix is not None:
+        return HeaderMatcher(name=rule.name, string_match=matcher.StringMatcher(prefix=rule.prefix))
+    return HeaderMatcher(name=rule.name, present_match=rule.present)
 
 
 def _like(model: str) -> matcher.StringMatcher:

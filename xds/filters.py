@@ -42,7 +42,8 @@ SMUGGLERS = "^(:.*|content-length|transfer-encoding|host)$"
 an API that nobody decided on (measured with 1.40: Envoy lets ``:path`` be set by default)."""
 
 SMUGGLERS_BUT_LENGTH = "^(:.*|transfer-encoding|host)$"
-"""The same where a pool has usage asked for in the body: the new length comes with the new body, and nowhere else."""
+"""The same where a pool has usage asked for in the body, or a route the model renamed there: the new length comes with
+the new body, and nowhere else."""
 
 RETRY_PAUSE = 0.5
 """Longest pause in seconds between two tries to reach a control plane that is not there."""
@@ -60,7 +61,8 @@ def http_filters(config: Config) -> list[hcm.HttpFilter]:
     It also sets the length of a body that ext_proc has changed.
     """
     open_ = fail_open.wanted(config)
-    smugglers = SMUGGLERS_BUT_LENGTH if any(pool.injects_usage for pool in config.pools) else SMUGGLERS
+    rewriting = any(pool.injects_usage for pool in config.pools) or any(route.rewrite_model for route in config.routes)
+    smugglers = SMUGGLERS_BUT_LENGTH if rewriting else SMUGGLERS
     reading = any(pool.usage == "stream" for pool in config.pools)
     return [
         _filter(DECISION_FILTER, _ext_proc(config, smugglers, fail_open=open_)),

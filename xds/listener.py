@@ -49,7 +49,7 @@ def _connection_manager(config: Config) -> hcm.HttpConnectionManager:
         server_name="tidegate",
         rds=hcm.Rds(route_config_name=ROUTES, config_source=ads()),
         http_filters=http_filters(config),
-        local_reply_config=local_reply_config(),
+        local_reply_config=local_reply_config(config),
         access_log=[access_log()],
         access_log_options=access_log_options(),
         # It also runs while a decision is awaited, so it must not end that wait before its own deadline does.

@@ -3,6 +3,7 @@
 The messages are fixed: Envoy's own name transport failures and internals, which are not for clients.
 """
 
+import re
 from typing import NamedTuple
 
 from envoy_data_plane.envoy.config.accesslog import v3 as accesslog
@@ -12,6 +13,9 @@ from envoy_data_plane.envoy.extensions.access_loggers.filters.cel import v3 as c
 from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager import v3 as hcm
 from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any, Struct
+
+from tidegate.config import Config
+from tidegate.config_routes import paths_speaking
 
 HAS_A_BODY_OF_ITS_OWN = "'content-type' in response.headers"
 """An answer that ext_proc gave (a refusal) passes here too, and says what it is; Envoy's own do not, yet."""
@@ -49,6 +53,8 @@ REPLIES = (
 ANTHROPIC_PATHS = "/v1/messages([/?].*)?"
 """A regular expression that fits the whole path, the query included."""
 
+ANTHROPIC_APIS = ("messages", "count_tokens")
+
 _ANTHROPIC_TYPES = {
     413: "request_too_large",
     500: "api_error",
@@ -59,10 +65,15 @@ _ANTHROPIC_TYPES = {
 """Of everything else the client is to blame."""
 
 
-def local_reply_config() -> hcm.LocalReplyConfig:
+def local_reply_config(config: Config) -> hcm.LocalReplyConfig:
     """Return the mapping from Envoy's statuses to errors as OpenAI and Anthropic write them."""
-    mappers = [mapper for reply in REPLIES for mapper in (_for_anthropic(reply), _for_openai(reply))]
+    paths = "|".join((ANTHROPIC_PATHS, *map(_regex, paths_speaking(config.routes, *ANTHROPIC_APIS))))
+    mappers = [mapper for reply in REPLIES for mapper in (_for_anthropic(reply, paths), _for_openai(reply))]
     return hcm.LocalReplyConfig(mappers=[_left_alone(), *mappers])
+
+
+def _regex(path: str) -> str:
+    return f"{re.escape(path[:-1])}.*" if path.endswith("*") else rf"{re.escape(path)}([?].*)?"
 
 
 def _left_alone() -> hcm.ResponseMapper:
@@ -81,9 +92,9 @@ def _for_openai(reply: _Reply) -> hcm.ResponseMapper:
     return _mapper(reply, _status_is(reply), {"error": error})
 
 
-def _for_anthropic(reply: _Reply) -> hcm.ResponseMapper:
+def _for_anthropic(reply: _Reply, paths: str) -> hcm.ResponseMapper:
     error = {"type": _ANTHROPIC_TYPES.get(reply.status, "invalid_request_error"), "message": reply.message}
-    both = accesslog.AndFilter(filters=[_status_is(reply), _path_is_anthropics()])
+    both = accesslog.AndFilter(filters=[_status_is(reply), _path_is_one_of(paths)])
     return _mapper(reply, accesslog.AccessLogFilter(and_filter=both), {"type": "error", "error": error})
 
 
@@ -98,8 +109,8 @@ def _status_is(reply: _Reply) -> accesslog.AccessLogFilter:
     )
 
 
-def _path_is_anthropics() -> accesslog.AccessLogFilter:
-    path = matcher.StringMatcher(safe_regex=matcher.RegexMatcher(regex=ANTHROPIC_PATHS))
+def _path_is_one_of(paths: str) -> accesslog.AccessLogFilter:
+    path = matcher.StringMatcher(safe_regex=matcher.RegexMatcher(regex=paths))
     return accesslog.AccessLogFilter(
         header_filter=accesslog.HeaderFilter(header=route.HeaderMatcher(name=":path", string_match=path))
     )

@@ -12,6 +12,7 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Config, Limits, Pool
+from tidegate.config_routes import engine_paths
 from xds import credentials, fail_open
 from xds.answer_filters import read_answers
 from xds.exchanges import in_one, in_one_alone
@@ -63,7 +64,7 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
                 domains=["*"],
                 routes=[
                     _no_tunnels(),
-                    *(route for pool in config.pools for route in _of_pool(pool, config.limits)),
+                    *(route for pool in config.pools for route in _of_pool(pool, config)),
                     *(_open(way, config.limits) for way in fail_open.ways(config)),
                     _too_large(config.limits),
                     *_undecided(config),
@@ -78,18 +79,25 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
     )
 
 
-def _of_pool(pool: Pool, limits: Limits) -> list[route.Route]:
-    """Return one route for each form of usage, because it is the route that tells Envoy's reader which it is."""
-    particular = [_decided(pool, limits, usage) for usage in USAGE_PROTOCOLS]
-    return [*particular, _decided(pool, limits)]
+def _of_pool(pool: Pool, config: Config) -> list[route.Route]:
+    """Return one route for each form of usage, because it is the route that tells Envoy's reader which it is.
+
+    Before them, the same for each path by which engines are asked in place of the client's: in one exchange a decision
+    cannot set ``:path``, and need not be allowed to.
+    """
+    limits = config.limits
+    paths = (*engine_paths(config.routes, pool.name), None)
+    return [_decided(pool, limits, usage, path) for path in paths for usage in (*USAGE_PROTOCOLS, None)]
 
 
-def _decided(pool: Pool, limits: Limits, usage: str | None = None) -> route.Route:
+def _decided(pool: Pool, limits: Limits, usage: str | None, path: str | None) -> route.Route:
     needed = [_decision_has("pool", pool.name)]
     if usage is not None:
         needed.append(_decision_has("usage", usage))
+    if path is not None:
+        needed.append(_decision_has("path", path))
     return route.Route(
-        name=pool.name if usage is None else f"{pool.name}/{usage}",
+        name="/".join((pool.name, *(part.strip("/") for part in (usage, path) if part is not None))),
         match=route.RouteMatch(prefix="/", dynamic_metadata=needed),
         typed_per_filter_config={
             **({} if usage is None else {USAGE_FILTER: _usage_told_as(USAGE_PROTOCOLS[usage])}),
@@ -97,13 +105,14 @@ def _decided(pool: Pool, limits: Limits, usage: str | None = None) -> route.Rout
         },
         # A retry needs the whole body again: what is not buffered is not retried.
         request_body_buffer_limit=limits.max_body_bytes,
-        route=_to_the_pool(pool, limits),
+        route=_to_the_pool(pool, limits, path),
     )
 
 
-def _to_the_pool(pool: Pool, limits: Limits) -> route.RouteAction:
+def _to_the_pool(pool: Pool, limits: Limits, path: str | None = None) -> route.RouteAction:
     return route.RouteAction(
         cluster=pool.name,
+        regex_rewrite=None if path is None else _all_but_the_query(path),
         timeout=seconds(0),
         # Of the whole stream; ``timeout`` is the answer's alone, and outlier detection holds it against endpoints.
         max_stream_duration=route.RouteActionMaxStreamDuration(
@@ -120,6 +129,11 @@ def _to_the_pool(pool: Pool, limits: Limits) -> route.RouteAction:
             retry_back_off=route.RetryPolicyRetryBackOff(base_interval=seconds(0.01), max_interval=seconds(0.05)),
         ),
     )
+
+
+def _all_but_the_query(path: str) -> matcher.RegexMatchAndSubstitute:
+    """Return the rewrite of whatever path there is; Envoy leaves the query as it is."""
+    return matcher.RegexMatchAndSubstitute(pattern=matcher.RegexMatcher(regex="^.*$"), substitution=path)
 
 
 def _open(way: fail_open.Way, limits: Limits) -> route.Route:

@@ -17,6 +17,7 @@ from extproc.body import ParsedBody
 from extproc.desk import Catalogue
 from extproc.errors import ApiError
 from extproc.usage import Usage
+from tidegate.scheduling.routes import Routes
 
 Parse = Callable[[bytes], ParsedBody]
 ParseForm = Callable[[bytes, str], ParsedBody]
@@ -68,6 +69,9 @@ def _load() -> Mapping[str, Api]:
 APIS: Mapping[str, Api] = _load()
 """The APIs by path."""
 
+BY_NAME: Mapping[str, Api] = {api.name: api for api in reversed([*APIS.values()])}
+"""The APIs by name, each at its own path, which is the first that it declares."""
+
 
 ESCAPED_SLASH = re.compile("%(2f|5c)", re.IGNORECASE)
 """What some servers take for a slash. Envoy leaves it as it is, for the names of models have slashes."""
@@ -76,14 +80,18 @@ PASSED_ON = Api(passthrough.NAME, ANY_METHOD, "", passthrough.parse, usage=passt
 """What stands for all paths that are not known, where they are passed on."""
 
 
-def match(headers: Mapping[str, str], *, pass_on: bool = False) -> Api:
+def match(headers: Mapping[str, str], *, pass_on: bool = False, routes: Routes | None = None) -> Api:
     """Return the API that a request with these headers is for; ``PASSED_ON`` for an unknown path, if that is wanted.
+
+    ``routes`` may say which API is spoken on a path that is no API's own.
 
     Raises:
         ApiError: 404, there is no such path; 405, not by this method; 400, an engine might take it for another path.
     """
     path = path_of(headers)
     api = _at(path)
+    if api is None and routes is not None and (name := routes.api_of(path, headers)):
+        api = BY_NAME[name]._replace(path=path)
     if (api is None or api.answer is None) and "%" in path and ESCAPED_SLASH.search(path):
         raise ApiError(400, "The path holds an escaped slash.", reason="escaped_slash", code="bad_request")
     if api is None and pass_on:
@@ -106,6 +114,11 @@ def match(headers: Mapping[str, str], *, pass_on: bool = False) -> Api:
 
 def _with_boundary(api: Api, parse_form: ParseForm, content_type: str) -> Api:
     return api._replace(parse=lambda body: parse_form(body, content_type))
+
+
+def engine_path(api: Api) -> str:
+    """Return the path by which an engine knows ``api`` where the client's is none of its own; empty where it is one."""
+    return BY_NAME[api.name].path if api.path and api.path not in APIS else ""
 
 
 def path_of(headers: Mapping[str, str]) -> str:

@@ -91,3 +91,12 @@ def test_a_policy_of_another_release_is_said(tmp_path: Path) -> None:
     told = run("--record", written)
     assert told.exit_code == 1
     assert "names something that this release does not know" in told.output
+
+
+def test_it_names_the_route_if_one_led_there(file: Path, tmp_path: Path) -> None:
+    written = tmp_path / "d.jsonl"
+    request = ask("q")._replace(pool="batch", route="routes[2]")
+    written.write_bytes(encode(Case(request, Policy("random"), 1, (candidate(A),), (), (A,)), 1.0))
+    assert "to that pool by the route routes[2]\n" in run("--record", written).output
+    assert json.loads(run("--record", written, "--json").output)["route"] == "routes[2]"
+    assert "by the route" not in run("--record", file).output

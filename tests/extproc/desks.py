@@ -8,6 +8,7 @@ from extproc.sessions import SessionKeys
 from tidegate.fleet.ledger import Reservation
 from tidegate.scheduling.dispatch import Decision, Refusal, RefusalReason
 from tidegate.scheduling.request import InferenceRequest
+from tidegate.scheduling.routes import Route, Routes
 from tidegate.tokens.count import CountSource, TokenCount
 from tidegate.tokens.prompt import Prompt
 
@@ -33,17 +34,28 @@ class FakeDesk:
         self.reading: frozenset[str] = frozenset()
         self.prefixes = False
         self.sessions = SessionKeys()
+        self.routes: Routes | None = None
+
+    def follow(self, *routes: Route) -> None:
+        """Have ``routes`` from now on."""
+        self.routes = Routes(routes)
 
     def catalogue(self) -> Catalogue:
         return Catalogue(
-            ("m", "org/model"), 1_700_000_000, self.unknown_paths, self.injecting, self.reading, sessions=self.sessions
+            ("m", "org/model"),
+            1_700_000_000,
+            self.unknown_paths,
+            self.injecting,
+            self.reading,
+            sessions=self.sessions,
+            routes=self.routes,
         )
 
     def new_id(self, request_id: str) -> str:
         self.ids += 1
         return f"r{self.ids}"
 
-    async def count(self, model: str, prompt: Prompt) -> TokenCount:
+    async def count(self, model: str, prompt: Prompt, pool: str = "") -> TokenCount:
         """Count a token for each character, and ten for each message."""
         self.counted.append((model, prompt))
         await asyncio.sleep(0)

@@ -53,7 +53,9 @@ def whole_message(
     message = ext_proc_pb2.ProcessingRequest(request_body=ext_proc_pb2.HttpBody(body=body, end_of_stream=end_of_stream))
     message.protocol_config.request_body_mode = mode  # type: ignore[assignment]
     attributes = message.attributes["envoy.filters.http.ext_proc"].fields
-    others = {f"request.headers['{name}']": name for name in also_read}
+    # The headers that a configuration wants read besides are those that begin so.
+    routed = [header for header in headers if header.startswith("x-routed-")]
+    others = {f"request.headers['{name}']": name for name in (*also_read, *routed)}
     for name, header in {**ATTRIBUTES, **others}.items():
         if header in headers:
             attributes[name].string_value = headers[header].encode("latin-1")

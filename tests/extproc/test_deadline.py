@@ -82,7 +82,7 @@ def test_envoy_is_told_in_eight_digits_at_most(seconds: float) -> None:
 class SlowDesk(FakeDesk):
     """A desk that takes its time to count."""
 
-    async def count(self, model: str, prompt: Prompt) -> TokenCount:
+    async def count(self, model: str, prompt: Prompt, pool: str = "") -> TokenCount:
         await asyncio.sleep(5)
         return TokenCount(1, CountSource.EXACT)
 

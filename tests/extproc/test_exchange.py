@@ -275,7 +275,7 @@ class _CancellingDesk(FakeDesk):
         super().__init__()
         self.cancelling = cancelling
 
-    async def count(self, model: str, prompt: Prompt) -> TokenCount:
+    async def count(self, model: str, prompt: Prompt, pool: str = "") -> TokenCount:
         await self.cancelling.point()
         return TokenCount(1, CountSource.EXACT)
 

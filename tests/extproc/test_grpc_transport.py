@@ -175,7 +175,7 @@ class HoldingDesk(FakeDesk):
         super().__init__()
         self.holding = asyncio.Event()
 
-    async def count(self, model: str, prompt: Prompt) -> TokenCount:
+    async def count(self, model: str, prompt: Prompt, pool: str = "") -> TokenCount:
         self.holding.set()
         await asyncio.Event().wait()
         return TokenCount(0, CountSource.EXACT)

@@ -251,7 +251,7 @@ async def test_more_bodies_than_can_be_held_are_answered_with_429() -> None:
 
 
 class SlowDesk(FakeDesk):
-    async def count(self, model: str, prompt: Prompt) -> TokenCount:
+    async def count(self, model: str, prompt: Prompt, pool: str = "") -> TokenCount:
         await asyncio.sleep(30)
         return await super().count(model, prompt)
 

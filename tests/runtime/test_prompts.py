@@ -167,6 +167,14 @@ async def test_a_pool_with_a_tokenizer_is_counted_by_it_and_the_others_are_not(b
     assert (await bench.count("hello", model="own")).tokens == 5
 
 
+async def test_a_prompt_that_is_led_to_a_pool_is_counted_as_that_pool_counts(bench: Bench, tmp_path: Path) -> None:
+    wanted = config(own=str(write(tmp_path / "tokenizer.json")), plain=None)
+    await bench.prompts.load(wanted)
+    bench.prompts.configure(wanted)
+    for model, pool, tokens in (("plain", "own", 1), ("own", "plain", 5), ("own", "", 1)):
+        assert (await bench.prompts.count(model, Prompt(("hello",)), pool)).tokens == tokens
+
+
 async def test_a_tokenizer_that_was_lost_since_the_check_costs_only_the_exactness(
     bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -135,7 +135,22 @@ def test_an_unknown_filter_or_picker_is_refused(policy: Policy) -> None:
 def test_a_placed_request_is_the_same_but_for_what_was_found_out() -> None:
     among = (Subset.of(["10.0.0.1:80"]),)
     whole = InferenceRequest(
-        *("q", "chat_completions", "m", TokenCount(5, CountSource.EXACT), 7, True, "a", (1, 2), 16, "s", "l", 9, among)
+        *(
+            "q",
+            "chat_completions",
+            "m",
+            TokenCount(5, CountSource.EXACT),
+            7,
+            True,
+            "a",
+            (1, 2),
+            16,
+            "s",
+            "l",
+            9,
+            among,
+            "r",
+        )
     )
-    assert len(whole) == 13, "another field must be handed on as well"
+    assert len(whole) == 14, "another field must be handed on as well"
     assert whole.placed("b", "k", 8) == whole._replace(pool="b", adapter="k", output_tokens=8)

@@ -142,3 +142,18 @@ def test_a_bad_policy_is_refused_and_the_old_ones_go_on(policies: dict[str, Poli
         decides.configure(PoolsDeclared((spec("default", A, B),)), policies)
     assert decided(decides, ask()).addresses == (A,)
     assert len(fleet.ledger) == 1
+
+
+def test_a_request_that_is_sent_to_a_pool_needs_its_adapter_there_whatever_other_pools_have() -> None:
+    one = PoolSpec("one", "vllm", ("llama",), (EndpointSpec(A),), adapters=("lora-*",))
+    two = PoolSpec("two", "vllm", (), (EndpointSpec(B),), adapters=("lora-x-*",))
+    _, decides = configured(one, two, rng=RNG, policy=Policy("random"))
+    for pool, model, adapter in (
+        ("one", "lora-x-1", "lora-x-1"),
+        ("two", "lora-x-1", "lora-x-1"),
+        ("two", "llama", ""),
+    ):
+        explanation = decides.explain(ask(model=model)._replace(pool=pool, route="r"), 0.0)
+        assert not isinstance(explanation, Refusal)
+        request = explanation.case.request
+        assert (request.pool, request.adapter, request.route) == (pool, adapter, "r")

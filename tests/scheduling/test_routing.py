@@ -81,3 +81,17 @@ def test_an_adapter_goes_to_the_pool_of_its_base_model() -> None:
     assert found.find("lora-7") == ("base", True)
     assert found.find("llama") == ("base", False)
     assert found.find("qwen") == ("rest", False)
+
+
+def test_what_is_sent_to_a_pool_is_an_adapter_by_that_pools_patterns() -> None:
+    pools = (
+        PoolSpec("base", "vllm", ("llama",), (), adapters=("lora-*",)),
+        PoolSpec("long", "vllm", (), (), adapters=("lora-x-*",)),
+        PoolSpec("rest", "vllm", ("*",), ()),
+    )
+    found = ModelRoutes(pools)
+    assert found.pool_of("lora-x-1") == "long"
+    assert found.is_adapter("lora-x-1", "base")
+    assert not found.is_adapter("lora-y", "long")
+    assert not found.is_adapter("llama", "base")
+    assert not found.is_adapter("lora-y", "rest")

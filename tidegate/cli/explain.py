@@ -76,6 +76,7 @@ def describe(explanation: Explanation) -> dict[str, Any]:
     return {
         "id": request.id,
         "pool": request.pool,
+        "route": request.route,
         "policy": case.policy.picker,
         "model": request.model,
         "prompt_tokens": request.prompt.tokens,
@@ -118,6 +119,8 @@ def _print(explanation: Explanation) -> None:
 def _lines(explanation: Explanation) -> Iterator[str]:
     case, request = explanation.case, explanation.case.request
     yield f"request {request.id}: model {request.model or '-'}, pool {request.pool}, policy {case.policy.picker}"
+    if request.route:
+        yield f"to that pool by the route {request.route}"
     yield f"{request.prompt.tokens} prompt tokens, {request.output_tokens} expected to be generated"
     yield f"looked at {len(case.candidates)} of {case.members} endpoints"
     for step in explanation.steps:

@@ -252,16 +252,18 @@ class ControlPlane:
         """Take over ``config`` while requests run.
 
         A decision names a pool, and a request whose pool Envoy does not know is lost. So a new pool is decided for only
-        when Envoy has it, and an old one taken away only when the last decision for it has got there.
+        when Envoy has it, and an old one taken away only when the last decision for it has got there. So it is with the
+        paths that routes lead to.
         """
         await self._deciding.prepare(config)
         if bool(config.tenants) != bool(self._config.tenants):
             await self._begin_or_end_asking(config)
-        before, names = self._config.pools, {pool.name for pool in config.pools}
-        if {pool.name for pool in before} != names:
-            gone = tuple(pool for pool in before if pool.name not in names)
+        before, names = self._config, {pool.name for pool in config.pools}
+        if {pool.name for pool in before.pools} != names or before.routes != config.routes:
+            gone = tuple(pool for pool in before.pools if pool.name not in names)
             # What is declared last counts for an endpoint that moves between pools. (A copy is not checked again.)
-            self._declare(config.model_copy(update={"pools": (*gone, *config.pools)}))
+            both = {"pools": (*gone, *config.pools), "routes": (*config.routes, *before.routes)}
+            self._declare(config.model_copy(update=both))
             await self._taken_up()
             self._deciding.configure(config)
             await self._deciding.settled()

@@ -13,6 +13,7 @@ from extproc.intake import Intake
 from extproc.sessions import HEADER, SessionKeys
 from tidegate.config import Config
 from tidegate.config_placement import Session
+from tidegate.config_routes import traffic
 from tidegate.discovery import static
 from tidegate.fleet.state import Fleet
 from tidegate.runtime.desk import Desk, Journal
@@ -75,7 +76,12 @@ class Decider:
         self.intake.configure(config.limits.max_body_bytes, decode=config.limits.compressed_bodies == "decode")
         self.dispatcher.configure(static.declared(config), static.policies(config))
         self.prompts.configure(config)
-        self.desk.serve(config.pools, config.unknown_paths.pool or "", _sessions(config.session))
+        self.desk.serve(
+            config.pools,
+            config.unknown_paths.pool or "",
+            _sessions(config.session),
+            routes=traffic(config.routes),
+        )
         if self.tenants is not None:
             self.tenants.configure(config)
             self.desk.gate = self.tenants if config.tenants else None

@@ -1,6 +1,6 @@
 """The desk at which ext_proc asks: counting, deciding, and taking back what was not delivered."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from extproc.desk import Catalogue, Gate
@@ -13,6 +13,8 @@ from tidegate.runtime.figures import Figures
 from tidegate.runtime.prompts import PromptCounter
 from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal
 from tidegate.scheduling.request import InferenceRequest
+from tidegate.scheduling.routes import Route, Routes
+from tidegate.scheduling.routing import fits
 from tidegate.tokens.count import TokenCount
 from tidegate.tokens.prompt import Prompt
 
@@ -63,23 +65,28 @@ class Desk:
         self._new_id = new_id
         self._catalogue = Catalogue((), started_at)
 
-    def serve(self, pools: Iterable[Pool], unknown_paths: str, sessions: SessionKeys) -> None:
+    def serve(
+        self, pools: Iterable[Pool], unknown_paths: str, sessions: SessionKeys, *, routes: Sequence[Route] = ()
+    ) -> None:
         """Take over what ``pools`` serve, where patterns cannot be listed, and who takes ``unknown_paths``, if any.
 
-        ``sessions`` says by what sessions are known.
+        ``sessions`` says by what sessions are known. What ``routes`` lead anywhere by its model alone is served too.
         """
         pools = tuple(pools)
-        written_out = dict.fromkeys(
-            model for pool in pools for model in (*pool.models, *pool.adapters) if "*" not in model
-        )
+        aliases = [route.model for route in routes if route.model and not (route.path or route.api or route.headers)]
+        named = [model for pool in pools for model in (*pool.models, *pool.adapters)]
+        written_out = dict.fromkeys(model for model in (*named, *aliases) if "*" not in model)
         self._catalogue = Catalogue(
             tuple(written_out),
             self._catalogue.created,
             unknown_paths,
             injecting=frozenset(pool.name for pool in pools if pool.injects_usage),
             reading=frozenset(pool.name for pool in pools if pool.usage == "stream"),
-            serves=lambda model: self._dispatcher.pool_of(model) is not None,
+            serves=lambda model: (
+                self._dispatcher.pool_of(model) is not None or any(fits(pattern, model) for pattern in aliases)
+            ),
             sessions=sessions,
+            routes=Routes(routes) if routes else None,
         )
 
     def catalogue(self) -> Catalogue:
@@ -90,9 +97,9 @@ class Desk:
         """Return an id that was never given before, by this process or an earlier one."""
         return self._new_id(request_id)
 
-    async def count(self, model: str, prompt: Prompt) -> TokenCount:
-        """Count the tokens of ``prompt`` as ``model`` would."""
-        return await self._prompts.count(model, prompt)
+    async def count(self, model: str, prompt: Prompt, pool: str = "") -> TokenCount:
+        """Count the tokens of ``prompt`` as ``model`` would, in ``pool`` or where the model says."""
+        return await self._prompts.count(model, prompt, pool)
 
     def wants_prefix(self, model: str, pool: str) -> bool:
         """Return whether the policy looks at what is cached of a prompt."""

@@ -63,9 +63,12 @@ class PromptCounter:
         self._counter.use(self._loaded)
         self._corrections.keep(pool.name for pool in config.pools)
 
-    async def count(self, model: str, prompt: Prompt) -> TokenCount:
-        """Count the tokens of ``prompt`` as ``model`` would, in bounded time; raises nothing but a cancellation."""
-        pool = self._pool_of(model) or ""
+    async def count(self, model: str, prompt: Prompt, pool: str = "") -> TokenCount:
+        """Count the tokens of ``prompt`` as ``model`` would, in bounded time; raises nothing but a cancellation.
+
+        ``pool`` is the one that will serve it; empty where the model says which it is.
+        """
+        pool = pool or self._pool_of(model) or ""
         file = self._files.get(pool)
         counted = await self._count_texts(model, prompt.texts, file) if prompt.texts else _NO_TEXT
         # What is learned is learned of the product, and so is only how far the prior is off.

@@ -196,6 +196,10 @@ class Dispatcher:
             return Refusal(RefusalReason.UNKNOWN_MODEL)
         if name not in self._policies:
             return Refusal(RefusalReason.NO_ENDPOINTS)
-        adapter = request.model if route is not None and route.adapter and route.pool == name else request.adapter
+        if route is not None and route.pool == name:
+            is_adapter = route.adapter
+        else:  # sent there whatever its model
+            is_adapter = self._routes.is_adapter(request.model, name)
+        adapter = request.model if is_adapter else request.adapter
         output = self._fleet.expected_output(name, request.max_output_tokens, request.kind)
         return request.placed(name, adapter, output)

@@ -12,7 +12,8 @@ class InferenceRequest(NamedTuple):
     Attributes:
         id: unique for all time; becomes the id of its reservation.
         api: the name of the API it came by, such as ``chat_completions``.
-        model: the model's name as the client wrote it; empty when it named none.
+        model: the model's name as the engine is asked for it, which is as the client wrote it unless a route rewrites
+            it; empty when it named none.
         prompt: tokens to prefill, as counted.
         max_output_tokens: the most tokens the client will take; ``None`` when it set no limit.
         stream: whether the answer is streamed.
@@ -24,6 +25,7 @@ class InferenceRequest(NamedTuple):
         adapter: the LoRA adapter it needs, which is then its model's name; empty when none.
         output_tokens: how many tokens the answer will probably have; ``None`` when nobody has said so yet.
         among: it may go only to endpoints that are in all of these.
+        route: the route by which it goes where it goes; empty where the models' patterns said.
     """
 
     id: str
@@ -39,6 +41,7 @@ class InferenceRequest(NamedTuple):
     adapter: str = ""
     output_tokens: int | None = None
     among: tuple[Subset, ...] = ()
+    route: str = ""
 
     def placed(self, pool: str, adapter: str, output_tokens: int) -> "InferenceRequest":
         """Return the request with what the decision found out first; written out because that is faster."""
@@ -56,6 +59,7 @@ class InferenceRequest(NamedTuple):
             adapter,
             output_tokens,
             self.among,
+            self.route,
         )
 
     @property

@@ -3,6 +3,7 @@
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from tidegate.fleet.endpoint import PoolSpec
@@ -20,6 +21,16 @@ class Route(NamedTuple):
     adapter: bool
 
 
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(pattern.replace("[", "[[]").replace("?", "[?]")))
+
+
+def fits(pattern: str, model: str) -> bool:
+    """Return whether ``model`` is one of those that ``pattern`` stands for."""
+    return model == pattern if "*" not in pattern else _compiled(pattern).fullmatch(model) is not None
+
+
 class ModelRoutes:
     """Finds a model's pool by the pools' patterns, for models and for adapters.
 
@@ -29,6 +40,8 @@ class ModelRoutes:
 
     def __init__(self, pools: Iterable[PoolSpec]) -> None:
         """Read the patterns of ``pools``; ``*`` stands for any run of characters, everything else for itself."""
+        pools = tuple(pools)
+        self._adapters = {pool.name: pool.adapters for pool in pools if pool.adapters}
         self._exact: dict[str, Route] = {}
         patterns: list[tuple[str, Route]] = []
         for pool in pools:
@@ -41,8 +54,7 @@ class ModelRoutes:
                     self._exact.setdefault(model, route)
         patterns.sort(key=lambda item: -len(item[0]))
         self._patterns: Sequence[tuple[re.Pattern[str], Route]] = [
-            (re.compile(fnmatch.translate(pattern.replace("[", "[[]").replace("?", "[?]"))), route)
-            for pattern, route in patterns
+            (_compiled(pattern), route) for pattern, route in patterns
         ]
 
     def find(self, model: str) -> Route | None:
@@ -55,3 +67,7 @@ class ModelRoutes:
         """Return the name of the pool that serves ``model``, or ``None``."""
         route = self.find(model)
         return None if route is None else route.pool
+
+    def is_adapter(self, model: str, pool: str) -> bool:
+        """Return whether ``model`` is a LoRA adapter in ``pool``, whichever pool it would be found in."""
+        return any(fits(pattern, model) for pattern in self._adapters.get(pool, ()))

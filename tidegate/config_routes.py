@@ -1,0 +1,235 @@
+"""Routes as the configuration file writes them, and what makes no sense of one."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Final, Protocol
+
+from pydantic import AfterValidator, Field, model_validator
+
+from tidegate.api_paths import ANSWERED_HERE, API_OF, FORMS, PATHS, own_path
+from tidegate.choice_config import one_of
+from tidegate.config_values import Model, PoolName, Section
+from tidegate.control_headers import CONTROL_NAMES, CONTROL_PREFIXES
+from tidegate.faults import fault, shown
+from tidegate.scheduling.routes import HeaderRule
+from tidegate.scheduling.routes import Route as Traffic
+from tidegate.scheduling.routing import fits
+
+MAX_ROUTES: Final = 256
+"""They are looked through one after the other for each request."""
+
+SECRETS: Final = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"})
+"""Headers that do not leave Envoy."""
+
+_PATH = r"^/[A-Za-z0-9._~!$&'()+,;=:@/-]*\*?$"
+_PLAIN_PATH = r"^/[A-Za-z0-9._~/-]*[A-Za-z0-9._~-]$"
+_HEADER = r"^[a-z0-9-]{1,64}$"
+_VALUE = r"^[!-~]([ -~]*[!-~])?$"
+
+
+def _normal(path: str) -> bool:
+    parts = path.removesuffix("*").split("/")[1:]
+    return not any(part in {".", ".."} for part in parts) and "" not in parts[:-1]
+
+
+def _path(path: str) -> str:
+    if not re.fullmatch(_PATH, path, re.ASCII) or not _normal(path):
+        raise fault(
+            "expected a path as it is after normalisation, such as /api/v1/chat, with * at its end for all that begin "
+            f"so, not {shown(path)}"
+        )
+    if path.startswith(ANSWERED_HERE):
+        raise fault(f"expected a path that goes to an engine, not {shown(path)}")
+    return path
+
+
+def _plain_path(path: str) -> str:
+    if not re.fullmatch(_PLAIN_PATH, path, re.ASCII) or not _normal(path):
+        raise fault(f"expected a path of letters, digits and . _ ~ -, such as /v1/chat/completions, not {shown(path)}")
+    return path
+
+
+def _header(name: str) -> str:
+    if not re.fullmatch(_HEADER, name, re.ASCII):
+        raise fault(f"expected a header's name: 1 to 64 of a-z, 0-9 and hyphens, not {shown(name)}")
+    if name in CONTROL_NAMES or name.startswith(CONTROL_PREFIXES):
+        raise fault(f"expected a header that a client may set, not {shown(name)}, which is taken out at the edge")
+    if name in SECRETS:
+        raise fault(f"expected a header that is no secret, not {shown(name)}")
+    return name
+
+
+def _value(value: str) -> str:
+    if not re.fullmatch(_VALUE, value, re.ASCII):
+        raise fault(f"expected printable ASCII with no space at either end, not {shown(value)}")
+    return value
+
+
+Path = Annotated[str, AfterValidator(_path), Field(max_length=256, json_schema_extra={"pattern": _PATH})]
+PlainPath = Annotated[
+    str, AfterValidator(_plain_path), Field(max_length=256, json_schema_extra={"pattern": _PLAIN_PATH})
+]
+HeaderName = Annotated[str, AfterValidator(_header), Field(json_schema_extra={"pattern": _HEADER})]
+HeaderValue = Annotated[str, AfterValidator(_value), Field(max_length=256)]
+Api = Annotated[str, *one_of(PATHS)]
+RewrittenModel = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class Header(Section):
+    """What a header must be: one of `exact`, `prefix` and `present`."""
+
+    name: HeaderName = Field(description="Its name, in lower case.")
+    exact: HeaderValue | None = Field(None, description="The whole value.")
+    prefix: HeaderValue | None = Field(None, description="The beginning of the value.")
+    present: bool | None = Field(None, description="Whether it is there, whatever its value.")
+
+    @model_validator(mode="after")
+    def _one(self) -> "Header":
+        if sum(rule is not None for rule in (self.exact, self.prefix, self.present)) != 1:
+            raise fault("expected one of exact, prefix and present")
+        return self
+
+    @property
+    def rule(self) -> HeaderRule:
+        """The rule that decisions keep to."""
+        return HeaderRule(self.name, self.exact, self.prefix, self.present is not False)
+
+
+class Route(Section):
+    """Requests that go to a pool whatever the models' patterns say. Of several routes the first that fits counts."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
+        None, description="What `tidegate explain` calls it; by default its place, such as `routes[2]`."
+    )
+    path: Path | None = Field(
+        None, description="The path of the request, without its query; with `*` at its end, what it begins with."
+    )
+    api: Api | None = Field(
+        None,
+        description="The API that the request is for. On a path that is no API's own it says which one is spoken "
+        "there, and the engine is asked by that API's own path.",
+    )
+    headers: tuple[Header, ...] = Field((), max_length=16, description="What headers must be, all of them.")
+    model: Model | None = Field(None, description="The model that the client names; `*` stands for any characters.")
+    min_prompt_tokens: int = Field(0, ge=0, le=100_000_000, description="The fewest tokens of the prompt.")
+    max_prompt_tokens: int | None = Field(None, ge=0, le=100_000_000, description="The most tokens of the prompt.")
+    pool: PoolName = Field(description="Where it goes.")
+    rewrite_model: RewrittenModel | None = Field(
+        None, description="The name by which the engine is asked for the model, in place of the client's. JSON alone."
+    )
+    rewrite_path: PlainPath | None = Field(
+        None, description="The path by which the engine is asked; the query stays as it is."
+    )
+
+    def traffic(self, at: int) -> Traffic:
+        """Return the route that decisions keep to; ``at`` is its place."""
+        return Traffic(
+            pool=self.pool,
+            name=self.name or f"routes[{at}]",
+            path=self.path or "",
+            api=self.api or "",
+            headers=tuple(header.rule for header in self.headers),
+            model=self.model or "",
+            min_prompt_tokens=self.min_prompt_tokens,
+            max_prompt_tokens=self.max_prompt_tokens,
+            rewrite_model=self.rewrite_model or "",
+            rewrite_path=self.rewrite_path or "",
+        )
+
+
+class Serving(Protocol):
+    """What has to be known of a pool."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The patterns of the models."""
+        ...
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """And of the adapters."""
+        ...
+
+
+def traffic(routes: Iterable[Route]) -> tuple[Traffic, ...]:
+    """Return the routes that decisions keep to."""
+    return tuple(route.traffic(at) for at, route in enumerate(routes))
+
+
+def engine_paths(routes: Iterable[Route], pool: str) -> tuple[str, ...]:
+    """Return the paths by which engines of ``pool`` may be asked in place of the client's."""
+    found = {route.rewrite_path for route in routes if route.rewrite_path and route.pool == pool}
+    # Whatever its path, a request may go by its model.
+    found |= {own_path(route.api) for route in routes if route.path and route.api}
+    return tuple(sorted(found))
+
+
+def paths_speaking(routes: Iterable[Route], *apis: str) -> tuple[str, ...]:
+    """Return the paths, or what they begin with, that are no API's own and on which one of ``apis`` is spoken."""
+    paths = (route.path for route in routes if route.path and route.api in apis)
+    return tuple(path for path in paths if not any(_begins(path, known) for known in API_OF))
+
+
+def header_names(routes: Iterable[Route]) -> tuple[str, ...]:
+    """Return the names of the headers that ``routes`` look at."""
+    return tuple(sorted({header.name for route in routes for header in route.headers}))
+
+
+def senseless(routes: Sequence[Route], pools: Sequence[Serving], unknown_pool: str | None) -> Iterator[str]:
+    """Yield a line for each fault in ``routes``, and for each pool that nothing leads to."""
+    serving = {pool.name: (*pool.models, *pool.adapters) for pool in pools}
+    earlier: list[Traffic] = []
+    for at, (route, here) in enumerate(zip(routes, traffic(routes), strict=True)):
+        if route.pool not in serving:
+            yield f"routes[{at}].pool: expected one of {', '.join(serving)}, not {shown(route.pool)}"
+        yield from _contrary(at, route, unknown_pool)
+        yield from _rewriting(at, route, serving.get(route.pool, ()))
+        shadow = next((number for number, before in enumerate(earlier) if before.covers(here)), None)
+        if shadow is not None:
+            yield f"routes[{at}]: routes[{shadow}] takes all of its requests; expected it before that one"
+        earlier.append(here)
+    for at, pool in enumerate(pools):
+        if not serving[pool.name] and pool.name not in {unknown_pool, *(route.pool for route in routes)}:
+            yield f"pools[{at}].models: expected at least 1 in the list, or a route to the pool"
+
+
+def _contrary(at: int, route: Route, unknown_pool: str | None) -> Iterator[str]:
+    """Yield what no request can be."""
+    most = route.max_prompt_tokens
+    if most is not None and most < route.min_prompt_tokens:
+        least = f"expected at least min_prompt_tokens, {route.min_prompt_tokens}"
+        yield f"routes[{at}].max_prompt_tokens: {least}, not {most}"
+    if route.path is None:
+        return
+    known = {api for path, api in API_OF.items() if _begins(route.path, path)}
+    exact = not route.path.endswith("*")
+    if route.api is not None and exact and known and route.api not in known:
+        whose = f"expected {', '.join(sorted(known))}, whose path it is, or none"
+        yield f"routes[{at}].api: {whose}, not {shown(route.api)}"
+    if route.api is None and not known:
+        if unknown_pool is None:
+            yield f"routes[{at}].api: missing; {shown(route.path)} is no API's own, and unknown_paths are refused"
+        elif route.rewrite_model is not None or route.model is not None:
+            yield f"routes[{at}].api: missing; what is passed on unread names no model"
+
+
+def _begins(pattern: str, path: str) -> bool:
+    return path.startswith(pattern[:-1]) if pattern.endswith("*") else path == pattern
+
+
+def _rewriting(at: int, route: Route, served: Sequence[str]) -> Iterator[str]:
+    name = route.rewrite_model
+    if name is not None:
+        if served and not any(fits(pattern, name) for pattern in served):
+            yield f"routes[{at}].rewrite_model: expected a model that the pool {route.pool} serves, not {shown(name)}"
+        if name == route.model:
+            yield f"routes[{at}].rewrite_model: expected another name than the client's, {shown(name)}"
+        if route.api in FORMS or API_OF.get(route.path or "") in FORMS:
+            yield f"routes[{at}].rewrite_model: expected none, for the names in forms are not rewritten"
+    if route.rewrite_path is not None and route.rewrite_path == route.path:
+        yield f"routes[{at}].rewrite_path: expected another path than the client's, {shown(route.path)}"
