@@ -28,9 +28,7 @@ ATTRIBUTES = (
 def also_read(config: Config) -> tuple[str, ...]:
     """Return the headers that the configuration has a decision read, besides those that it always reads."""
     session = config.session
-    named = dict.fromkeys(
-        (session.header, "cookie" if session.cookie else None, *credentials.read_by_a_decision(config))
-    )
+    named = dict.fromkeys((session.header, "cookie" if session.cookie else None, *credentials.of_callers(config)))
     return tuple(name for name in named if name and f"request.headers['{name}']" not in ATTRIBUTES)
 
 
