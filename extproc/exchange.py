@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from extproc import affinity, codec, deadline, passing_codec
-from extproc.apis import PASSED_ON, Api, match
+from extproc import affinity, claims, codec, deadline, passing_codec
+from extproc.apis import PASSED_ON, Api, Parse, match
 from extproc.desk import Desk
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
 from extproc.injection import injected
@@ -161,8 +161,7 @@ class _Visit:
         if self._api is None or self._api.parse is None:
             raise LocalProtocolError("a decision before there was an API")
         try:
-            parse = self._desk.catalogue().sessions.reading(self._api.parse)
-            parsed = await self._desk.intake.read(parse, stream.body, self._coding)
+            parsed = await self._desk.intake.read(self._reading(self._api.parse), stream.body, self._coding)
         except ApiError as error:
             return self._refused(error)
         self._known["model"] = parsed.model
@@ -200,6 +199,11 @@ class _Visit:
         if parsed.stream and self._api.usage is Usage.CHAT_COMPLETIONS and self._coding is None:
             await self._ask_for_usage(stream, outcome.pool)
         return Event.DECIDED
+
+    def _reading(self, parse: Parse) -> Parse:
+        """Return ``parse`` with what the configuration has read besides."""
+        parse = self._desk.catalogue().sessions.reading(parse)
+        return parse if self._passage is None else claims.checked(parse)
 
     async def _ask_for_usage(self, stream: Stream, pool: str) -> None:
         """Have the engine tell what the stream cost, where the pool is to and the client did not ask."""
