@@ -1,14 +1,17 @@
 """Real engines for ``bench.validate_simulator``: llama.cpp servers with one thread each, and what the model takes.
 
-The engines hold models of random weights that are written on the spot. How fast one of them is, is measured on it alone
-and put into a ``Profile``; the simulator is then asked what a fleet of such engines does.
+The engines hold models of random weights that are written on the spot. What a token costs one of them is measured on it
+alone and put into a ``Profile``; the simulator is then asked what a fleet of such engines does.
+
+Everything is measured in seconds that an engine's threads ran, as Linux's ``schedstat`` tells, because the machine is
+shared: by engines with each other, with Envoy and with whatever else runs. How much of the time they wanted to run they
+did run, it tells too.
 """
 
 import asyncio
 import contextlib
 import json
 import statistics
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -29,29 +32,38 @@ slow enough for what is around them to be little, and fast enough for a run of a
 BATCH_TOKENS = 2_048
 """llama.cpp's default of ``n_batch``, which a step has at most."""
 
-_SHORT, _LONG, _TOKENS, _REPEATS = 32, 512, 48, 3
+_SHORT, _LONG, _TOKENS, _ROUNDS = 32, 256, 64, 3
 _DIGITS = "123456789 "
 
 
-class Timing(NamedTuple):
-    """Seconds to an answer's first token, and per token after it."""
+class Processor(NamedTuple):
+    """What an engine's threads had of the processors so far: the seconds that they ran, and that they waited."""
 
-    ttft: float
-    tpot: float
+    ran: float
+    waited: float
+
+    def share_since(self, before: "Processor") -> float:
+        """Return which share, over 0 to 1, of the time that they wanted to run since ``before`` they did run."""
+        ran, waited = self.ran - before.ran, self.waited - before.waited
+        return ran / (ran + waited) if ran > 0 else 1.0
 
 
 class Measured(NamedTuple):
-    """What was measured on one engine, in seconds.
+    """What was measured on one engine, in seconds that it ran.
 
     Attributes:
-        short: one request with a prompt of ``_SHORT`` tokens.
-        long: one request with a prompt of ``_LONG`` tokens.
-        together: the mean of as many short ones as the engine has slots, all at once.
+        short: a prompt of ``_SHORT`` tokens, and one token of answer.
+        long: a prompt of ``_LONG`` tokens, likewise.
+        short_answered: as ``short``, with ``_TOKENS`` tokens more.
+        long_answered: as ``long``, likewise.
+        together: as many of ``short_answered`` as the engine has slots, all at once.
     """
 
-    short: Timing
-    long: Timing
-    together: Timing
+    short: float
+    long: float
+    short_answered: float
+    long_answered: float
+    together: float
 
 
 @contextlib.contextmanager
@@ -88,61 +100,65 @@ def body(number: int, prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
     }
 
 
+def processor(engine: Engine) -> Processor:
+    """Return what the threads of ``engine`` had so far."""
+    ran = waited = 0
+    for thread in Path(f"/proc/{engine.process.pid}/task").iterdir():
+        one, other, _ = (thread / "schedstat").read_text().split()
+        ran, waited = ran + int(one), waited + int(other)
+    return Processor(ran / 1e9, waited / 1e9)
+
+
 async def calibrate(engine: Engine) -> Measured:
-    """Measure ``engine``, which is idle; the middle one of three rounds counts."""
-    timeout = aiohttp.ClientTimeout(total=120)
+    """Measure ``engine``, which is idle; the middle one of three rounds counts, figure by figure."""
     connector = aiohttp.TCPConnector(force_close=True)  # llama.cpp closes a connection after an answer
+    timeout = aiohttp.ClientTimeout(total=120)
+    more = 1 + _TOKENS
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        url = f"{engine.url}/v1/completions"
-        await _timed(session, url, 0, _SHORT, 8)  # the first one pays for what is set up only once
-        number = 1
-        rounds: list[Measured] = []
-        for _ in range(_REPEATS):
-            short = await _timed(session, url, number, _SHORT, _TOKENS)
-            long = await _timed(session, url, number + 1, _LONG, _TOKENS)
-            many = await asyncio.gather(
-                *(_timed(session, url, number + 2 + at, _SHORT, _TOKENS) for at in range(SLOTS))
+        await _cost(session, engine, _SHORT, more)  # the first one pays for what is set up only once
+        rounds = [
+            Measured(
+                await _cost(session, engine, _SHORT, 1),
+                await _cost(session, engine, _LONG, 1),
+                await _cost(session, engine, _SHORT, more),
+                await _cost(session, engine, _LONG, more),
+                await _cost(session, engine, _SHORT, more, SLOTS),
             )
-            number += 2 + SLOTS
-            mean = Timing(*(statistics.fmean(one[at] for one in many) for at in range(2)))
-            rounds.append(Measured(short, long, mean))
-    return _middle(rounds)
+            for _ in range(_ROUNDS)
+        ]
+    return Measured(*map(statistics.median, zip(*rounds, strict=True)))
 
 
-async def _timed(session: aiohttp.ClientSession, url: str, number: int, prompt: int, output: int) -> Timing:
-    began, first = time.monotonic(), None
-    data = json.dumps(body(number, prompt, output))
-    async with session.post(url, data=data, headers={"content-type": "application/json"}) as answer:
+async def _cost(session: aiohttp.ClientSession, engine: Engine, prompt: int, output: int, count: int = 1) -> float:
+    before = processor(engine)
+    await asyncio.gather(*(_asked(session, engine, body(number, prompt, output)) for number in range(count)))
+    return processor(engine).ran - before.ran
+
+
+async def _asked(session: aiohttp.ClientSession, engine: Engine, body: dict[str, Any]) -> None:
+    headers = {"content-type": "application/json"}
+    async with session.post(f"{engine.url}/v1/completions", data=json.dumps(body), headers=headers) as answer:
         answer.raise_for_status()
-        async for chunk in answer.content.iter_any():
-            if first is None and b"data:" in chunk:
-                first = time.monotonic()
-    if first is None:
-        raise RuntimeError("llama.cpp gave no token")
-    return Timing(first - began, (time.monotonic() - first) / (output - 1))
-
-
-def _middle(rounds: Sequence[Measured]) -> Measured:
-    kinds = [[one[at] for one in rounds] for at in range(3)]
-    return Measured(*(Timing(*(statistics.median(one[part] for one in kind) for part in range(2))) for kind in kinds))
+        await answer.read()
 
 
 def profile(name: str, measured: Measured) -> Profile:
     """Return the engine as the simulator's model has it.
 
-    A step costs ``d + prefill / rate + n * s + context * c``. The two prompts' lengths give ``rate`` from the times to
-    the first token, and ``c`` from the times per token; one and ``SLOTS`` at once give ``s``; ``d`` is what is left.
-    Every slot has room of its own for the longest request, so blocks never run out.
+    A step costs ``d + prefill / rate + n * s + context * c``. What the two prompts cost gives ``rate``, and what tokens
+    after them cost ``c``; one and ``SLOTS`` at once give ``s``; ``d`` is what is left. Every slot has room of its own
+    for the longest request, so blocks never run out.
     """
-    short, long, together = measured
-    rate = (_LONG - _SHORT) / max(1e-6, long.ttft - short.ttft)
-    context = max(0.0, (long.tpot - short.tpot) / (_LONG - _SHORT))
+    alone = (measured.short_answered - measured.short) / _TOKENS
+    behind_long = (measured.long_answered - measured.long) / _TOKENS
+    together = (measured.together - SLOTS * measured.short) / _TOKENS
+    context = max(0.0, (behind_long - alone) / (_LONG - _SHORT))
     held = context * (_SHORT + _TOKENS / 2)  # of each request, on average over its answer
-    sequence = max(0.0, (together.tpot - short.tpot) / (SLOTS - 1) - held)
+    sequence = max(0.0, (together - alone) / (SLOTS - 1) - held)
     return Profile(
         name=name,
-        prefill_tokens_per_second=rate,
-        decode_step_seconds=max(1e-4, short.tpot - sequence - held),
+        prefill_tokens_per_second=(_LONG - _SHORT) / max(1e-6, measured.long - measured.short),
+        decode_step_seconds=max(1e-4, alone - sequence - held),
         sequence_seconds=sequence,
         context_token_seconds=context,
         num_gpu_blocks=1 + SLOTS * gguf_model.CONTEXT // BLOCK_SIZE,

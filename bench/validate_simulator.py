@@ -2,9 +2,9 @@
 
 Live, either simulated engines (``tidegate engine``) serve in real time behind Envoy and a control plane, and what is
 held against the prediction is everything but the engines' model: the control plane, Envoy, the network, and how late
-news is. Or llama.cpp does, one thread for each engine, and the engines' model is held against real ones too: how fast
-one of them is alone is measured first. Run it on a machine that does nothing else: engines that lack CPU are late, and
-the virtual ones never are.
+news is. Or llama.cpp does, one thread for each engine, and the engines' model is held against real ones too. What a
+token costs one of them is measured first, and how much of a processor it got is measured in the run. Run it on a
+machine that does nothing else: simulated engines that lack CPU are late, and the virtual ones never are.
 """
 
 import argparse
@@ -42,9 +42,6 @@ PATIENCE_SECONDS = 300.0
 CLEAR = 1.25
 """Two policies are clearly apart when the mean of the one is so many times that of the other."""
 
-STEADY = 1.1
-"""An engine whose speed changed by less is as it was."""
-
 _WORDS = "the cat ran out and saw its old dog sit far off one hot day but she did not see him "
 
 Body = Callable[[int, Arrival], Mapping[str, Any]]
@@ -76,16 +73,28 @@ KINDS = {
 }
 
 
+class Run(NamedTuple):
+    """What was seen of a workload.
+
+    Attributes:
+        answers: one for each request, or why there was none.
+        shares: for each engine, which share of the time that it wanted to run it did run.
+    """
+
+    answers: Sequence[Observed | str]
+    shares: Sequence[float]
+
+
 class Live(NamedTuple):
     """Engines that run, and what they are to the simulator.
 
     Attributes:
-        ask: returns what is seen of a workload's answers under a policy, or why there was none.
-        profiles: returns what each engine is now.
+        profiles: one for each.
+        ask: has a workload served under a policy.
     """
 
-    ask: Callable[[Workload, str], Sequence[Observed | str]]
-    profiles: Callable[[], Sequence[Profile]]
+    profiles: Sequence[Profile]
+    ask: Callable[[Workload, str], Run]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,22 +107,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     order: dict[str, tuple[float, float]] = {}
     serving = simulated_engines(fleet, asked.speed) if asked.engines == "simulated" else llamacpp_engines(fleet)
     with serving as live:
-        before = live.profiles()
         for name in names:
             psutil.cpu_percent()
-            answers = live.ask(workload, name)
+            answers, shares = live.ask(workload, name)
             busy = psutil.cpu_percent()
-            after = live.profiles()
             observed = [one for one in answers if isinstance(one, Observed)]
-            predicted = simulated(list(map(between, before, after)), workload, name, asked.seed)
+            predicted = simulated(list(map(slowed, live.profiles, shares)), workload, name, asked.seed)
             print(f"\n{name}: {len(observed)} of {len(answers)} answered live, the machine {busy:.0f} % busy")
             for reason, times in Counter(one for one in answers if isinstance(one, str)).items():
                 print(f"  {times} times {reason}")
-            if drift := drifted(before, after):
-                print(f"  {drift}")
+            if min(shares) < 1:
+                had = ", ".join(f"{share:.0%}" for share in shares)
+                print(f"  of the time they wanted to run, engines ran {had}; predicted for engines slowed by so much")
             print(*compared(predicted, observed), sep="\n", flush=True)
-            before = after
-            order[name] = (_mean(predicted), _mean(observed))
+            order[name] = (mean(predicted), mean(observed))
     verdict, right = agreement(order)
     print("", *verdict, sep="\n")
     return 0 if right else 1
@@ -162,30 +169,6 @@ def slowed(profile: Profile, speed: float) -> Profile:
     )
 
 
-def between(before: Profile, after: Profile) -> Profile:
-    """Return the engine as it was in the middle of a run, of what it was before and after."""
-    return replace(
-        before,
-        # The time per token is what is averaged, as it is for the other figures.
-        prefill_tokens_per_second=2 / (1 / before.prefill_tokens_per_second + 1 / after.prefill_tokens_per_second),
-        decode_step_seconds=(before.decode_step_seconds + after.decode_step_seconds) / 2,
-        sequence_seconds=(before.sequence_seconds + after.sequence_seconds) / 2,
-        context_token_seconds=(before.context_token_seconds + after.context_token_seconds) / 2,
-    )
-
-
-def drifted(before: Sequence[Profile], after: Sequence[Profile]) -> str:
-    """Say how much longer a prompt took after a run than before it, where the machine was not the same throughout."""
-    ratios = [
-        one.prefill_tokens_per_second / other.prefill_tokens_per_second
-        for one, other in zip(before, after, strict=True)
-    ]
-    far = max(*ratios, 1 / min(ratios))
-    if far < STEADY:
-        return ""
-    return f"after it, engines were up to {far:.2f} times as fast or as slow as before: others used the machine"
-
-
 def simulated(profiles: Sequence[Profile], workload: Workload, policy: str, seed: int) -> list[Observed]:
     """Return what the simulator predicts, in the order of the arrivals, of those that are answered."""
     spec = FleetSpec(tuple(profiles), MAX_MODEL_LEN)
@@ -200,9 +183,8 @@ def simulated(profiles: Sequence[Profile], workload: Workload, policy: str, seed
 @contextlib.contextmanager
 def simulated_engines(names: Sequence[str], speed: float) -> Iterator[Live]:
     """Serve with engines of these profiles, at ``speed`` times their speed; new ones for every policy."""
-    profiles = [slowed(PROFILES[name], speed) for name in names]
 
-    def ask(workload: Workload, policy: str) -> list[Observed | str]:
+    def ask(workload: Workload, policy: str) -> Run:
         with (
             tempfile.TemporaryDirectory(prefix="tidegate-validate-") as folder,
             engines(Path(folder), *names, options=("--speed", str(speed))) as ports,
@@ -210,39 +192,42 @@ def simulated_engines(names: Sequence[str], speed: float) -> Iterator[Live]:
             config = configuration(ports, policy)
             for endpoint, name in zip(config["pools"][0]["endpoints"], names, strict=True):
                 endpoint["gpu"] = name
-            return through(Path(folder), config, workload, simulated_body)
+            return Run(through(Path(folder), config, workload, simulated_body), [1.0] * len(names))
 
-    yield Live(ask, lambda: profiles)
+    yield Live([slowed(PROFILES[name], speed) for name in names], ask)
 
 
 @contextlib.contextmanager
 def llamacpp_engines(names: Sequence[str]) -> Iterator[Live]:
-    """Serve with llama.cpp and models of these names, and measure one engine of each while all are idle."""
+    """Serve with llama.cpp and models of these names, and measure one engine of each first, while all are idle."""
     with tempfile.TemporaryDirectory(prefix="tidegate-validate-") as name, contextlib.ExitStack() as serving:
         folder = Path(name)
         tokenizer = folder / "tokenizer.json"
         write_tokenizer(tokenizer)
         running = serving.enter_context(llamacpp_fleet.fleet(folder, names))
 
-        def profiles() -> list[Profile]:
-            measured = {
-                name: llamacpp_fleet.profile(name, asyncio.run(llamacpp_fleet.calibrate(running[names.index(name)])))
-                for name in dict.fromkeys(names)
-            }
-            print("", *map(llamacpp_fleet.told, measured.values()), sep="\n", flush=True)
-            return [measured[name] for name in names]
+        measured = {
+            name: llamacpp_fleet.profile(name, asyncio.run(llamacpp_fleet.calibrate(running[names.index(name)])))
+            for name in dict.fromkeys(names)
+        }
+        print(*map(llamacpp_fleet.told, measured.values()), sep="\n", flush=True)
 
-        def ask(workload: Workload, policy: str) -> list[Observed | str]:
+        def ask(workload: Workload, policy: str) -> Run:
             config = configuration([int(one.address.rpartition(":")[2]) for one in running], policy, "llamacpp")
             config["pools"][0]["tokenizer"] = str(tokenizer)
-            return through(
-                folder,
-                config,
-                workload,
-                lambda number, one: llamacpp_fleet.body(number, one.prompt_tokens, one.output_tokens),
-            )
+            place = folder / policy
+            place.mkdir()
+            before = list(map(llamacpp_fleet.processor, running))
+            answers = through(place, config, workload, llamacpp_body)
+            after = map(llamacpp_fleet.processor, running)
+            return Run(answers, [now.share_since(then) for now, then in zip(after, before, strict=True)])
 
-        yield Live(ask, profiles)
+        yield Live([measured[name] for name in names], ask)
+
+
+def llamacpp_body(number: int, arrival: Arrival) -> Mapping[str, Any]:
+    """Return a request to llama.cpp."""
+    return llamacpp_fleet.body(number, arrival.prompt_tokens, arrival.output_tokens)
 
 
 def through(folder: Path, config: dict[str, Any], workload: Workload, body: Body) -> list[Observed | str]:
@@ -310,8 +295,12 @@ def compared(predicted: Sequence[Observed], observed: Sequence[Observed]) -> Ite
                 yield f"  {title:5}{name:5} {figures}"
 
 
-def agreement(order: Mapping[str, tuple[float, float]]) -> tuple[list[str], bool]:
+def agreement(order: Mapping[str, tuple[float, float]], clear: float = CLEAR) -> tuple[list[str], bool]:
     """Hold against each other how the policies stand, by their mean times to the last token, predicted and observed.
+
+    Args:
+        order: the two means of each policy.
+        clear: how many times the other one's mean a policy's must be for the two to be clearly apart.
 
     Returns:
         The lines that say so, and whether every two that are predicted to be clearly apart stand the same way live.
@@ -322,15 +311,16 @@ def agreement(order: Mapping[str, tuple[float, float]]) -> tuple[list[str], bool
         for at, title in enumerate(("predicted", "observed"))
     ]
     ranked = combinations(sorted(order, key=lambda name: order[name][0]), 2)
-    apart = [pair for pair in ranked if order[pair[1]][0] >= CLEAR * order[pair[0]][0]]
+    apart = [pair for pair in ranked if order[pair[1]][0] >= clear * order[pair[0]][0]]
     wrong = [pair for pair in apart if order[pair[0]][1] >= order[pair[1]][1]]
     same = len(apart) - len(wrong)
-    lines.append(f"{same} of {len(apart)} pairs that are predicted to be {CLEAR:g} times apart stand that way live")
+    lines.append(f"{same} of {len(apart)} pairs that are predicted to be {clear:g} times apart stand that way live")
     lines += [f"  not so: {better} before {worse}" for better, worse in wrong]
     return lines, not wrong
 
 
-def _mean(side: Sequence[Observed]) -> float:
+def mean(side: Sequence[Observed]) -> float:
+    """Return the mean time to the last token, in seconds; infinite when nothing was answered."""
     return sum(one.end_to_end for one in side) / len(side) if side else float("inf")
 
 

@@ -72,13 +72,3 @@ def test_policies_that_are_predicted_to_be_clearly_apart_must_stand_the_same_way
         "1 of 2 pairs that are predicted to be 1.25 times apart stand that way live",
         "  not so: a before c",
     ]
-
-
-def test_what_was_measured_before_and_after_is_averaged_and_a_drift_is_said() -> None:
-    before, after = bench.slowed(PROFILES["h100"], 1.0), bench.slowed(PROFILES["h100"], 0.5)
-    assert bench.between(before, after).step_seconds(100, 10, 1_000) == pytest.approx(
-        (before.step_seconds(100, 10, 1_000) + after.step_seconds(100, 10, 1_000)) / 2
-    )
-    assert bench.drifted([before, before], [before, before]) == ""
-    assert "up to 2.00 times as fast or as slow" in bench.drifted([before, before], [before, after])
-    assert "up to 2.00 times as fast or as slow" in bench.drifted([after], [before])
