@@ -37,15 +37,14 @@ _DIGITS = "123456789 "
 
 
 class Processor(NamedTuple):
-    """What an engine's threads had of the processors so far: the seconds that they ran, and that they waited."""
+    """What a thread had of the processors so far: the seconds that it ran, and that it waited for one."""
 
     ran: float
     waited: float
 
-    def share_since(self, before: "Processor") -> float:
-        """Return which share, over 0 to 1, of the time that they wanted to run since ``before`` they did run."""
-        ran, waited = self.ran - before.ran, self.waited - before.waited
-        return ran / (ran + waited) if ran > 0 else 1.0
+
+Threads = Mapping[int, Processor]
+"""What each thread of an engine had, by its number."""
 
 
 class Measured(NamedTuple):
@@ -100,13 +99,24 @@ def body(number: int, prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
     }
 
 
-def processor(engine: Engine) -> Processor:
+def threads(engine: Engine) -> Threads:
     """Return what the threads of ``engine`` had so far."""
-    ran = waited = 0
+    found = {}
     for thread in Path(f"/proc/{engine.process.pid}/task").iterdir():
-        one, other, _ = (thread / "schedstat").read_text().split()
-        ran, waited = ran + int(one), waited + int(other)
-    return Processor(ran / 1e9, waited / 1e9)
+        ran, waited, _ = (int(figure) for figure in (thread / "schedstat").read_text().split())
+        found[int(thread.name)] = Processor(ran / 1e9, waited / 1e9)
+    return found
+
+
+def share(before: Threads, after: Threads) -> float:
+    """Return which share, over 0 to 1, of the time that an engine wanted to run in between it did run.
+
+    The thread that ran most counts, which is the one that computes: those that talk to clients wait beside it.
+    """
+    nothing = Processor(0.0, 0.0)
+    most = max(after, key=lambda thread: after[thread].ran - before.get(thread, nothing).ran)
+    ran, waited = (now - then for now, then in zip(after[most], before.get(most, nothing), strict=True))
+    return ran / (ran + waited) if ran > 0 else 1.0
 
 
 async def calibrate(engine: Engine) -> Measured:
@@ -130,9 +140,13 @@ async def calibrate(engine: Engine) -> Measured:
 
 
 async def _cost(session: aiohttp.ClientSession, engine: Engine, prompt: int, output: int, count: int = 1) -> float:
-    before = processor(engine)
+    before = _ran(engine)
     await asyncio.gather(*(_asked(session, engine, body(number, prompt, output)) for number in range(count)))
-    return processor(engine).ran - before.ran
+    return _ran(engine) - before
+
+
+def _ran(engine: Engine) -> float:
+    return sum(one.ran for one in threads(engine).values())
 
 
 async def _asked(session: aiohttp.ClientSession, engine: Engine, body: dict[str, Any]) -> None:

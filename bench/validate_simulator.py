@@ -217,10 +217,9 @@ def llamacpp_engines(names: Sequence[str]) -> Iterator[Live]:
             config["pools"][0]["tokenizer"] = str(tokenizer)
             place = folder / policy
             place.mkdir()
-            before = list(map(llamacpp_fleet.processor, running))
+            before = list(map(llamacpp_fleet.threads, running))
             answers = through(place, config, workload, llamacpp_body)
-            after = map(llamacpp_fleet.processor, running)
-            return Run(answers, [now.share_since(then) for now, then in zip(after, before, strict=True)])
+            return Run(answers, list(map(llamacpp_fleet.share, before, map(llamacpp_fleet.threads, running))))
 
         yield Live([measured[name] for name in names], ask)
 

@@ -45,21 +45,24 @@ def test_a_measurement_that_contradicts_the_model_still_gives_a_profile() -> Non
     assert found.step_seconds(1, 1, 1) > 0
 
 
-def test_an_engine_that_waits_for_a_processor_has_a_share_of_it() -> None:
-    assert Processor(3.0, 1.0).share_since(Processor(2.0, 1.0)) == 1
-    assert Processor(3.0, 4.0).share_since(Processor(2.0, 1.0)) == 0.25
-    assert Processor(2.0, 1.0).share_since(Processor(2.0, 1.0)) == 1, "it had nothing to do"
+def test_the_share_that_an_engine_had_is_that_of_the_thread_that_computes() -> None:
+    before = {1: Processor(2.0, 1.0), 2: Processor(9.0, 0.0)}
+    assert bench.share(before, {1: Processor(3.0, 1.0), 2: Processor(9.1, 5.0)}) == 1
+    assert bench.share(before, {1: Processor(3.0, 4.0), 2: Processor(9.0, 0.0)}) == 0.25
+    assert bench.share(before, {**before, 3: Processor(1.0, 1.0)}) == 0.5, "it began in between"
+    assert bench.share(before, before) == 1, "it had nothing to do"
 
 
 def test_what_a_process_had_of_the_processors_grows_with_what_it_does(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
         engine = Engine("127.0.0.1:1", process, tmp_path)
-        before = bench.processor(engine)
+        before = now = bench.threads(engine)
         deadline = time.monotonic() + 20
-        while (now := bench.processor(engine)).ran < before.ran + 0.05:
+        while sum(one.ran for one in now.values()) < 0.1:
             assert time.monotonic() < deadline
+            now = bench.threads(engine)
         process.kill()
-    assert 0 < now.share_since(before) <= 1
+    assert 0 < bench.share(before, now) <= 1
 
 
 def test_the_one_who_reads_sees_what_was_measured() -> None:
