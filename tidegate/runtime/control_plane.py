@@ -29,6 +29,7 @@ from tidegate.runtime.alone import Alone
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
 from tidegate.runtime.discovery_log import DiscoveryLog
+from tidegate.runtime.inquiry import Inquiry
 from tidegate.runtime.learned_weights import LearnedWeights
 from tidegate.runtime.lessons import lesson
 from tidegate.runtime.publisher import Publisher
@@ -314,6 +315,11 @@ class ControlPlane:
             workers=self._deciding.status(),
         )
 
+    def _inquiry(self) -> Inquiry:
+        if isinstance(self._deciding, Alone):
+            return Inquiry.of(self._deciding.decider)
+        return Inquiry.beside_workers(self._fleet, lambda: self._config)
+
     async def _listen(self, listening: contextlib.AsyncExitStack) -> None:
         control = self._config.control
         log = access_log.Intake(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
@@ -322,6 +328,7 @@ class ControlPlane:
             lambda: sorted({*self._unready, *self._deciding.unready()}),
             self._status,
             self._tenants.describe if self._tenants is not None else admin.no_tenants,
+            self._inquiry().answer,
         )
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
         await listening.enter_async_context(

@@ -30,6 +30,7 @@ from tidegate.fleet.view import PoolView
 from tidegate.runtime import ports, services
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
+from tidegate.runtime.inquiry import Inquiry
 from tidegate.runtime.lessons import lesson
 from tidegate.runtime.picked import PickedRequests
 from tidegate.runtime.reload import ConfigFile
@@ -89,7 +90,8 @@ class PickerPlane:
         async with contextlib.AsyncExitStack() as listening:
             listening.callback(self._decider.close)
             self._take_over(self._config)
-            app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status)
+            explain = Inquiry.of(self._decider).answer
+            app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status, explain=explain)
             await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
             async with asyncio.TaskGroup() as tasks:
                 running = [
