@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.agent.fake_nvml import FakeNvml, refuse
+from tidegate.agent import session
 from tidegate.agent.readings import Answer
 from tidegate.agent.session import DriverState
 from tidegate.agent.verdict import Rules, State
@@ -140,7 +142,8 @@ async def test_missing_bindings_are_a_finding(clock: Clock) -> None:
     assert (watch.driver.state, list(watch)) == (DriverState.NO_BINDINGS, [])
 
 
-async def test_an_initialisation_that_hangs_is_a_finding(clock: Clock) -> None:
+async def test_an_initialisation_that_hangs_is_a_finding(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "INIT_SECONDS", 0.0)
     release = threading.Event()
     nvml = FakeNvml()
     nvml.answers["nvmlInit"] = release.wait
@@ -194,6 +197,52 @@ async def test_a_gpu_that_is_lost_from_the_start_has_its_index_for_a_name(watch:
     await watch.sweep()
     assert [watched.identity.uuid for watched in watch] == ["GPU-0", "index-1"]
     assert states(watch) == [State.HEALTHY, State.FAILED]
+
+
+async def test_a_gpu_that_tells_its_name_later_is_known_by_it_alone(watch: Watch, nvml: FakeNvml, clock: Clock) -> None:
+    nvml.on(1, "nvmlDeviceGetUUID", refuse(999))
+    await watch.sweep()
+    assert [watched.identity.uuid for watched in watch] == ["GPU-0", "index-1"]
+    assert states(watch) == [State.HEALTHY, State.HEALTHY]
+    nvml.answers["nvmlDeviceGetUUID"] = lambda gpu: f"GPU-{gpu}"
+    clock.now += RESET_SECONDS
+    await watch.sweep()
+    assert [watched.identity.uuid for watched in watch] == ["GPU-0", "GPU-1"]
+    assert states(watch) == [State.HEALTHY, State.HEALTHY]
+
+
+async def test_nvml_is_opened_more_and_more_rarely_for_a_gpu_that_stays_lost(
+    watch: Watch, nvml: FakeNvml, clock: Clock
+) -> None:
+    nvml.on(1, "nvmlDeviceGetMemoryInfo", refuse(LOST))
+    for _ in range(7200 // 10):
+        clock.now += 10
+        await watch.sweep()
+    assert nvml.opened == 7  # after 60 s, and 120, 240, 480, 960, 1920 s more
+    assert states(watch) == [State.HEALTHY, State.FAILED]
+
+
+async def test_a_gpu_whose_every_call_is_slow_does_not_stall_the_others(nvml: FakeNvml) -> None:
+    watch = Watch(nvml, 0.2, Rules(), time.monotonic)
+    pause = threading.Event()
+    for name in ("UtilizationRates", "Temperature", "PowerUsage", "EnforcedPowerLimit", "TotalEccErrors", "MigMode"):
+        nvml.on(0, f"nvmlDeviceGet{name}", lambda *_: pause.wait(0.15) or refuse(3)())
+    await watch.sweep()
+    began = time.monotonic()
+    await watch.sweep()
+    assert time.monotonic() - began < 2
+    assert answers(watch) == [Answer.HUNG, Answer.READ]
+    await watch.close()
+
+
+async def test_a_driver_that_stays_unusable_is_logged_once(
+    watch: Watch, nvml: FakeNvml, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    nvml.answers["nvmlInit"] = refuse(NO_LIBRARY)
+    for _ in range(5):
+        clock.now += REOPEN_SECONDS
+        await watch.sweep()
+    assert [record.getMessage() for record in caplog.records] == ["NVML cannot be used"]
 
 
 async def test_an_xid_reaches_the_verdict_of_its_gpu(watch: Watch, nvml: FakeNvml) -> None:

@@ -1,10 +1,12 @@
 """One GPU, as the signals ask it: every question has a deadline, and no answer is unknown, not an error."""
 
 import logging
+import math
+import time
 from typing import Any
 
 from tidegate.agent import nvml
-from tidegate.agent.lane import Lane
+from tidegate.agent.lane import Hung, Lane
 from tidegate.agent.readings import Identity
 
 _log = logging.getLogger(__name__)
@@ -30,6 +32,11 @@ class Gpu:
         self.links_seen: set[int] = set()
         """NVLinks that were up at some time."""
         self._said: set[str] = set()
+        self._due = math.inf
+
+    def begin_reading(self, seconds: float) -> None:
+        """Let all questions from now on take ``seconds`` together: a GPU that is slow each time must not stall us."""
+        self._due = time.monotonic() + seconds
 
     async def ask(self, function: str, *arguments: Any, of: Any = None, expected: tuple[int, ...] = ()) -> Any | None:
         """Return what NVML's ``function`` says of this GPU, or of the handle ``of``; ``None`` if that is unknown.
@@ -37,13 +44,15 @@ class Gpu:
         A question without an answer is logged once, unless its error is ``expected``.
 
         Raises:
-            Hung: no answer came in time.
+            Hung: no answer came in time, or the reading has taken too long.
             Lost, ResetRequired, DriverGone: the answer is about more than the question.
         """
         ask = getattr(self._library, function, None)
         if ask is None:
             self._unknown(function, "this version of nvidia-ml-py does not know it")
             return None
+        if time.monotonic() > self._due:
+            raise Hung(f"{self.identity.uuid}: the reading takes too long")
         try:
             return await self.lane.call(ask, self.handle if of is None else of, *arguments)
         except self._library.NVMLError as error:

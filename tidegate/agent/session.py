@@ -15,6 +15,9 @@ from tidegate.agent.signals.xid import Events
 MAX_GPUS = 64
 """More than any host has; a number beyond it is not believed."""
 
+INIT_SECONDS = 10.0
+"""Opening NVML wakes the GPUs, which takes seconds where the driver does not stay loaded (persistence mode off)."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -112,7 +115,7 @@ async def opened(library: nvml.Nvml | None, lanes: Lanes) -> Session:
         raise Unusable(DriverState.NO_BINDINGS, "nvidia-ml-py is not installed (tidegate[agent])")
     lane = lanes("nvml")
     try:
-        await lane.call(library.nvmlInit)
+        await lane.call(library.nvmlInit, grace=INIT_SECONDS)
         version = await _version(library, lane)
         count = await lane.call(library.nvmlDeviceGetCount)
         events = Events(library, lanes("xids"))
@@ -152,14 +155,15 @@ async def _gpu(library: nvml.Nvml, index: int, lane: Lane, lanes: Lanes, events:
     return gpu
 
 
-async def read(gpu: Gpu, now: Callable[[], float]) -> Reading:
-    """Return what all signals of ``gpu`` say. One call that hangs or finds the GPU lost ends the reading.
+async def read(gpu: Gpu, now: Callable[[], float], seconds: float) -> Reading:
+    """Return what all signals of ``gpu`` say within ``seconds``; a call that hangs or finds the GPU lost ends it.
 
     Raises:
         DriverGone: NVML must be opened again.
     """
     if gpu.handle is None:
         return Reading(now(), Answer.LOST)
+    gpu.begin_reading(seconds)
     values: dict[str, Any] = {}
     answer = Answer.READ
     try:

@@ -9,13 +9,20 @@ from tidegate.agent import nvml
 from tidegate.agent.lane import Hung, Lane
 from tidegate.agent.readings import Answer, Identity, Reading, Xid
 from tidegate.agent.session import Driver, DriverState, Session, Unusable, opened, read
+from tidegate.agent.signals.identity import unnamed
 from tidegate.agent.verdict import UNJUDGED, Rules, State, Verdict, judge
 
 REOPEN_SECONDS = 10.0
 """How long to wait before NVML is opened again, after it could not be used."""
 
 RESET_SECONDS = 60.0
-"""The same after a GPU was lost: NVML only finds it again, after a reset, when it is opened anew."""
+"""The same after a GPU was lost, or could not say who it is: NVML only finds it again, after a reset, when it is opened
+anew. Each time in vain doubles it."""
+
+MAX_RESET_SECONDS = 3600.0
+
+READING_DEADLINES = 3
+"""How many calls' deadlines all questions to one GPU may take together."""
 
 MAX_READINGS = 120
 MAX_XIDS = 16
@@ -40,6 +47,16 @@ class Watched:
     def last(self) -> Reading | None:
         """The last reading."""
         return self.window[-1] if self.window else None
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was lost, or needs a reset, when it was read last."""
+        return self.last is not None and self.last.answer in _GONE
+
+    @property
+    def named(self) -> bool:
+        """Whether it told its UUID."""
+        return self.identity.uuid != unnamed(self.identity.ordinal)
 
     def heard(self, xid: Xid) -> None:
         """Keep ``xid`` for the next reading and for reports."""
@@ -71,6 +88,8 @@ class Watch:
         self._session: Session | None = None
         self._reopen_at = now()
         self._gone_since: float | None = None
+        self._reset_seconds = RESET_SECONDS
+        self._said: DriverState | None = None
         # Nobody waits for events of a session while it is closed.
         self._opening = asyncio.Lock()
         self.driver = Driver(DriverState.ERROR)
@@ -86,7 +105,8 @@ class Watch:
         gone = False
         try:
             async with asyncio.TaskGroup() as reading:
-                tasks = {gpu.identity.uuid: reading.create_task(read(gpu, self._now)) for gpu in session.gpus}
+                budget = READING_DEADLINES * self._deadline
+                tasks = {gpu.identity.uuid: reading.create_task(read(gpu, self._now, budget)) for gpu in session.gpus}
         except* nvml.DriverGone:
             gone = True
         if gone:
@@ -102,14 +122,18 @@ class Watch:
         absent = Answer.SILENT if self._session is None else Answer.LOST
         for uuid, watched in self.known.items():
             watched.add(readings.get(uuid) or Reading(now, absent), now, self._rules)
-        gone = any(watched.last and watched.last.answer in _GONE for watched in self.known.values())
+        gone = any(watched.gone or not watched.named for watched in self.known.values())
         self._gone_since = (self._gone_since or now) if gone else None
+        if not gone:
+            self._reset_seconds = RESET_SECONDS
 
     async def _keep_open(self) -> None:
         now = self._now()
         hung = any(lane.hung for lane in self._lanes.values())
-        if self._session and self._gone_since is not None and now - self._gone_since >= RESET_SECONDS and not hung:
+        since = self._gone_since
+        if self._session and since is not None and now - since >= self._reset_seconds and not hung:
             self._gone_since = now
+            self._reset_seconds = min(2 * self._reset_seconds, MAX_RESET_SECONDS)
             await self._close(self._session.driver)
             self._reopen_at = now
         if self._session is None and now >= self._reopen_at:
@@ -120,12 +144,15 @@ class Watch:
             self._session = await opened(self._library, self._lane)
         except Unusable as error:
             self._reopen_at = self._now() + REOPEN_SECONDS
-            if self.driver.state is not error.state or not self.known:
+            if error.state is not self._said:
+                self._said = error.state
                 fields = {"state": error.state.value, "reason": str(error)}
                 _log.warning("NVML cannot be used", extra={"fields": fields})
             self.driver = Driver(error.state, self.driver.version)
             return
-        self.driver = self._session.driver
+        self.driver, self._said = self._session.driver, None
+        present = {gpu.identity.uuid for gpu in self._session.gpus}
+        self.known = {uuid: one for uuid, one in self.known.items() if one.named or uuid in present}
         for gpu in self._session.gpus:
             if gpu.identity.uuid not in self.known:
                 _log.info("watching a GPU", extra={"fields": _named(gpu.identity)})
