@@ -138,6 +138,34 @@ async def test_a_stream_that_ends_well_is_made_anew() -> None:
                 seen.add(await asyncio.wait_for(tries.get(), 0.1))
 
 
+async def test_waits_grow_while_nobody_answers_and_begin_anew_after_reports_arrived_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(module, "STEADY_SECONDS", 0.05)
+    port = free_port()
+    reporter = Reporter(f"{HERE}:{port}", numbered)
+
+    def waits() -> list[float]:
+        fields = [record.__dict__["fields"] for record in caplog.records]
+        return [field["again_in_seconds"] for field in fields if "again_in_seconds" in field]
+
+    async with reporting(reporter):
+        reporter.changed()
+        while len(waits()) < 3:  # noqa: ASYNC110 - polls a list
+            await asyncio.sleep(0.02)
+        assert waits()[2] >= 1.0
+        intake = Intake()
+        async with control_plane(port, intake.serve):
+            await intake.reports.get()
+            await asyncio.sleep(0.2)
+        before = len(waits())
+        reporter.changed()
+        while len(waits()) == before:  # noqa: ASYNC110 - polls a list
+            await asyncio.sleep(0.02)
+        assert waits()[before] <= FIRST_SECONDS
+
+
 @given(st.integers(0, 200), st.randoms(use_true_random=False))
 def test_waits_grow_to_a_bound_and_are_never_the_same_for_all(failures: int, rng: random.Random) -> None:
     backoff = Backoff(rng)

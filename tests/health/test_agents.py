@@ -114,17 +114,23 @@ async def test_a_newer_stream_speaks_for_the_node() -> None:
         assert recorder.ended == []
 
 
-async def test_nodes_and_streams_are_bounded() -> None:
+async def test_nodes_are_bounded() -> None:
     port = free_port()
-    async with receiving(port, max_nodes=1, max_streams=2) as (registry, recorder):
-        async with stream(port) as first, stream(port) as second, stream(port) as third:
-            await told(first, message())
+    async with receiving(port, max_nodes=1) as (registry, recorder), stream(port) as first, stream(port) as second:
+        await told(first, message())
+        assert await refused(second, message(node="gpu-8")) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await told(first, message(sequence=2)) == [2]
+        assert (len(registry), recorder.refusals) == (1, ["full"])
+
+
+async def test_streams_are_bounded() -> None:
+    port = free_port()
+    async with receiving(port, max_streams=1) as (registry, recorder), stream(port) as first:
+        await told(first, message())
+        async with stream(port) as second:
             assert await refused(second, message(node="gpu-8")) is grpc.StatusCode.RESOURCE_EXHAUSTED
-            await told(third, message(sequence=2))
-            async with stream(port) as fourth:
-                assert await refused(fourth, message()) is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert len(registry) == 1
-        assert recorder.refusals == ["full", "streams"]
+        assert await told(first, message(sequence=2)) == [2]
+        assert (len(registry), recorder.refusals) == (1, ["streams"])
 
 
 async def test_a_stream_that_brings_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

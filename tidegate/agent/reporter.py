@@ -19,7 +19,7 @@ ANSWER_SECONDS = 10.0
 """Within which a connection comes about, a report is sent, and its receipt comes back."""
 
 STEADY_SECONDS = 10.0
-"""A stream that lasted so long counts as a success; one that ends sooner is tried again with longer waits."""
+"""Reports that arrived for so long count as a success; a stream that ends sooner is made anew after longer waits."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ class Reporter:
         self._sequence = 0
         self._news = asyncio.Event()
         self._known = False
+        self._arrive_since: float | None = None
 
     def changed(self) -> None:
         """Send a report as soon as the last one was answered. Before the first time there is nothing to report."""
@@ -61,17 +62,21 @@ class Reporter:
     async def run(self) -> None:
         """Report for ever."""
         while True:
-            began = time.monotonic()
             try:
                 await self._stream()
             except (Broken, OSError, grpc.aio.AioRpcError) as error:
                 _end_if_cancelled()
-                if time.monotonic() - began >= STEADY_SECONDS:
+                if self._steady:
                     self._backoff.succeeded()
                 wait = self._backoff.failed()
                 fields = {"control": self._target, "reason": _reason(error), "again_in_seconds": round(wait, 1)}
                 _log.warning("reports do not arrive", extra={"fields": fields})
             await asyncio.sleep(wait)
+
+    @property
+    def _steady(self) -> bool:
+        since = self._arrive_since
+        return since is not None and time.monotonic() - since >= STEADY_SECONDS
 
     async def _stream(self) -> None:
         """Report until the stream breaks.
@@ -80,6 +85,7 @@ class Reporter:
             Broken, AioRpcError: it broke, or never came about.
             OSError: our certificates cannot be read.
         """
+        self._arrive_since = None
         async with self._channel() as channel:
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
@@ -89,15 +95,14 @@ class Reporter:
             call: Any = channel.stream_stream(METHOD)(wait_for_ready=False)
             if self._known:
                 self._news.set()  # what a new connection has not heard yet
-            said = False
             while True:
                 _end_if_cancelled()
                 await self._news.wait()
                 self._news.clear()
                 await self._report(call)
-                if not said:
+                if self._arrive_since is None:
+                    self._arrive_since = time.monotonic()
                     _log.info("reports arrive", extra={"fields": {"control": self._target}})
-                    said = True
 
     async def _report(self, call: Any) -> None:
         self._sequence += 1
