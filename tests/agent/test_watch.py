@@ -245,6 +245,33 @@ async def test_a_driver_that_stays_unusable_is_logged_once(
     assert [record.getMessage() for record in caplog.records] == ["NVML cannot be used"]
 
 
+def garbled(*_: Any) -> Any:
+    raise UnicodeDecodeError("ascii", b"\xff", 0, 1, "not ours")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nvmlInit",
+        "nvmlDeviceGetCount",
+        "nvmlDeviceGetHandleByIndex",
+        "nvmlSystemGetDriverVersion",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetComputeRunningProcesses",
+        "nvmlEventSetCreate",
+        "nvmlShutdown",
+    ],
+)
+async def test_bindings_that_fail_in_a_way_of_their_own_do_not_end_the_agent(
+    name: str, watch: Watch, nvml: FakeNvml
+) -> None:
+    nvml.answers[name] = garbled
+    await watch.sweep()
+    await watch.sweep()
+    assert State.HEALTHY not in states(watch) or watch.driver.state is DriverState.USABLE
+
+
 async def test_an_xid_reaches_the_verdict_of_its_gpu(watch: Watch, nvml: FakeNvml) -> None:
     await watch.sweep()
     nvml.events = [(1, 31), (1, 79)]

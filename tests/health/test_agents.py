@@ -148,13 +148,17 @@ async def test_an_agent_speaks_for_the_node_that_its_certificate_names_and_for_n
         certificate, key = (None, None) if by is None else (path.read_bytes() for path in by.issue("a", name))
         return grpc.ssl_channel_credentials(ours.certificate.read_bytes(), key, certificate)
 
+    def expired(by: Authority) -> grpc.ChannelCredentials:
+        issued = by.issue_expired("gpu-7")
+        return grpc.ssl_channel_credentials(ours.certificate.read_bytes(), *issued)
+
     async with receiving(port, Tls.model_validate(tls(ours, theirs))) as (registry, recorder):
         async with stream(port, credentials(theirs)) as call:
             assert await refused(call, message(node="gpu-8")) is grpc.StatusCode.PERMISSION_DENIED
         async with stream(port, credentials(theirs, "*.example.com")) as call:
             assert await refused(call, message(node="gpu-8.example.com")) is grpc.StatusCode.PERMISSION_DENIED
         assert recorder.refusals == ["identity", "identity"]
-        for stranger in (credentials(None), credentials(ours)):
+        for stranger in (credentials(None), credentials(ours), expired(theirs)):
             async with stream(port, stranger) as call:
                 assert await refused(call, message()) is grpc.StatusCode.UNAVAILABLE
         assert len(registry) == 0

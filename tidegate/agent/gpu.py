@@ -55,7 +55,9 @@ class Gpu:
             raise Hung(f"{self.identity.uuid}: the reading takes too long")
         try:
             return await self.lane.call(ask, self.handle if of is None else of, *arguments)
-        except self._library.NVMLError as error:
+        except Hung:
+            raise
+        except Exception as error:  # noqa: BLE001 - bindings that fail in whatever way have no answer
             code = nvml.code_of(error)
             if code in _FATAL:
                 raise _FATAL[code](function) from None

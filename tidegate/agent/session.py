@@ -90,7 +90,9 @@ class Session:
         """
         try:
             await self._events.wait()
-        except self._library.NVMLError as error:
+        except Hung:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the bindings raise
             raise nvml.DriverGone(str(error)) from None
 
     def xids(self) -> list[tuple[str, Xid]]:
@@ -101,7 +103,7 @@ class Session:
         """Close NVML, if it lets itself be closed."""
         try:
             await self._lane.call(self._library.nvmlShutdown)
-        except (Hung, self._library.NVMLError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever the bindings raise
             _log.warning("NVML is left as it is", extra={"fields": {"reason": str(error)}})
 
 
@@ -124,7 +126,7 @@ async def opened(library: nvml.Nvml | None, lanes: Lanes) -> Session:
         raise Unusable(DriverState.HUNG, str(error)) from None
     except nvml.DriverGone as error:
         raise Unusable(DriverState.NOT_LOADED, str(error)) from None
-    except library.NVMLError as error:
+    except Exception as error:  # noqa: BLE001 - whatever the bindings raise
         raise Unusable(_STATES.get(nvml.code_of(error) or 0, DriverState.ERROR), str(error)) from None
     return Session(library, Driver(DriverState.USABLE, version), tuple(found), events, lane)
 
@@ -132,7 +134,9 @@ async def opened(library: nvml.Nvml | None, lanes: Lanes) -> Session:
 async def _version(library: nvml.Nvml, lane: Lane) -> str | None:
     try:
         version: str = await lane.call(library.nvmlSystemGetDriverVersion)
-    except library.NVMLError:
+    except Hung:
+        raise
+    except Exception:  # noqa: BLE001 - it is not needed for anything
         return None
     return version
 
@@ -142,7 +146,9 @@ async def _gpu(library: nvml.Nvml, index: int, lane: Lane, lanes: Lanes, events:
     own = lanes(f"gpu{index}")
     try:
         handle = await lane.call(library.nvmlDeviceGetHandleByIndex, index)
-    except library.NVMLError as error:
+    except Hung:
+        raise
+    except Exception as error:
         if nvml.code_of(error) in {nvml.UNINITIALIZED, nvml.DRIVER_NOT_LOADED}:
             raise
         return Gpu(library, None, unnamed, own)

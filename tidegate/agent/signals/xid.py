@@ -57,11 +57,11 @@ class Events:
 
         Raises:
             Hung: the call missed its deadline.
-            NVMLError: the library's, such as that a GPU is lost.
+            Exception: the library's, such as that a GPU is lost.
         """
         try:
             await self._lane.call(self._take, grace=WAIT_SECONDS)
-        except self._library.NVMLError as error:
+        except Exception as error:
             if nvml.code_of(error) != nvml.TIMEOUT:
                 raise
 
