@@ -87,11 +87,7 @@ class Reporter:
         """
         self._arrive_since = None
         async with self._channel() as channel:
-            try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await channel.channel_ready()
-            except TimeoutError:
-                raise Broken("no connection comes about") from None
+            await _connected(channel)
             call: Any = channel.stream_stream(METHOD)(wait_for_ready=False)
             if self._known:
                 self._news.set()  # what a new connection has not heard yet
@@ -133,6 +129,23 @@ class Reporter:
             self._tls.ca.read_bytes(), self._tls.key.read_bytes(), self._tls.certificate.read_bytes()
         )
         return grpc.aio.secure_channel(self._target, credentials, options)
+
+
+async def _connected(channel: grpc.aio.Channel) -> None:
+    """Wait for the connection; gRPC's own further attempts, at a pace of its own, are not waited for.
+
+    Raises:
+        Broken: none comes about.
+    """
+    states = grpc.ChannelConnectivity
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while (state := channel.get_state(try_to_connect=True)) is not states.READY:
+                if state is states.TRANSIENT_FAILURE:
+                    raise Broken("no connection comes about: refused, or not trusted by either side")
+                await channel.wait_for_state_change(state)
+    except TimeoutError:
+        raise Broken("no connection comes about in time") from None
 
 
 def _end_if_cancelled() -> None:
