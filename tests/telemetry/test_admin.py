@@ -73,6 +73,7 @@ async def test_status_tells_all_there_is_to_know_of_each_endpoint() -> None:
         "uptime_seconds": 12.346,
         "inflight_reservations": 3,
         "workers": [],
+        "kv_events": [],
     }
     known = page["pools"][0]["endpoints"][0]
     told = {**KNOWN._asdict(), "reachability": "reachable", "models": [], "pace": KNOWN.pace._asdict()}

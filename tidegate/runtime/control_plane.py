@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tidegate.config import Config
 from tidegate.discovery import static
+from tidegate.engines.kv_watch import KvWatch
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import (
     FleetChange,
@@ -24,7 +25,7 @@ from tidegate.fleet.events import (
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
-from tidegate.runtime import ports, services
+from tidegate.runtime import ports, services, told_caches
 from tidegate.runtime.alone import Alone
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
@@ -101,6 +102,7 @@ class ControlPlane:
         self._discovery = DiscoveryServer(DiscoveryLog(self._metrics))
         self._weights = LearnedWeights()
         self._publisher = Publisher(self._discovery, self._weighed, time.monotonic)
+        self._told = KvWatch(self._apply, self._metrics.kv_events, random.SystemRandom())
         self._watched = ConfigFile(file, config)
 
     def reload(self) -> None:
@@ -125,6 +127,7 @@ class ControlPlane:
             async with asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(self._scraper.run()),
+                    tasks.create_task(self._told.run()),
                     tasks.create_task(self._publisher.run(lambda: self._config)),
                     tasks.create_task(self._expire()),
                     tasks.create_task(self._weigh()),
@@ -247,6 +250,7 @@ class ControlPlane:
         self._sizes.keep(pool.name for pool in config.pools)
         self._apply(declared)
         self._scraper.watch({endpoint.address: pool.engine for pool in declared.pools for endpoint in pool.endpoints})
+        self._told.watch(told_caches.sources(config))
         self._publisher.publish(config)
 
     async def _reloaded(self, config: Config) -> None:
@@ -312,6 +316,7 @@ class ControlPlane:
             config_file=str(self._file),
             uptime_seconds=time.monotonic() - self._started_at,
             reservations=len(self._fleet.ledger),
+            kv_events=told_caches.described(self._told.standings()),
             workers=self._deciding.status(),
         )
 
