@@ -95,6 +95,7 @@ EVERY_KEY: dict[str, Any] = {
                     "gpu": "h100",
                 }
             ],
+            "discovery": None,
         },
         {"name": "rest", "engine": "none", "endpoints": [{"address": "10.0.0.3:1"}]},
     ],

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from tidegate import addresses, config_tenants, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
+from tidegate.config_discovery import Discovery
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
 from tidegate.config_tenants import Authentication, Key, Tenant, Tier
@@ -211,7 +212,10 @@ class Pool(Section):
         "With `stream` the client does not see the event that brings it; with `access_log` it does. Default: true with "
         "`stream`, false with `access_log`.",
     )
-    endpoints: tuple[Endpoint, ...] = Field(min_length=1, description="The engines.")
+    endpoints: tuple[Endpoint, ...] = Field(
+        (), min_length=1, description="The engines; required unless they are discovered."
+    )
+    discovery: Discovery | None = Field(None, description="Where engines are found, besides those listed.")
 
     @property
     def injects_usage(self) -> bool:
@@ -255,7 +259,7 @@ class Config(Section):
     def _whole(self) -> "Config":
         """Check what no key can say alone; a line for each fault."""
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
-        faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
+        faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools), *_nobody(self.pools)]
         faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
         faults += weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)
         faults += misplaced_lanes((pool.lanes, [one.address for one in pool.endpoints]) for pool in self.pools)
@@ -278,6 +282,12 @@ def _given_twice(pools: Iterable[Pool]) -> Iterator[str]:
             first = seen.setdefault((what, key), place)
             if first != place:
                 yield f"{place}: {what} {shown(key)} is given already at {first}; expected each once"
+
+
+def _nobody(pools: Iterable[Pool]) -> Iterator[str]:
+    for at, pool in enumerate(pools):
+        if not pool.endpoints and pool.discovery is None:
+            yield f"pools[{at}].endpoints: missing; expected this key, or `discovery`"
 
 
 def _ports_taken_twice(config: Config) -> Iterator[str]:
@@ -327,13 +337,18 @@ def _unasked(config: Config) -> Iterator[str]:
             yield f"pools[{at}].fail_open: expected false: without a decision nobody asks for a tenant's key"
 
 
+def is_listener(listener: Listener, place: str) -> bool:
+    """Return whether Envoy itself listens for clients at ``place`` (``ip:port``)."""
+    ip, port = addresses.split(place)
+    if port != listener.port:
+        return False
+    return ip == listener.address or (addresses.is_loopback(ip) and addresses.overlap(ip, listener.address))
+
+
 def _loops(config: Config) -> Iterator[str]:
-    listener = config.listener
     for at, pool in enumerate(config.pools):
         for number, endpoint in enumerate(pool.endpoints):
-            ip, port = addresses.split(endpoint.address)
-            here = ip == listener.address or (addresses.is_loopback(ip) and addresses.overlap(ip, listener.address))
-            if port == listener.port and here:
+            if is_listener(config.listener, endpoint.address):
                 yield (
                     f"pools[{at}].endpoints[{number}].address: {endpoint.address} is where Envoy itself listens for "
                     "clients; expected an engine"
