@@ -36,7 +36,15 @@ def test_a_pool_whose_endpoints_are_discovered_needs_none_listed(discovery: dict
 
 
 def test_a_pool_has_endpoints_or_finds_them() -> None:
-    assert faults({"pools": [{"name": "llm"}]}) == ["pools[0].endpoints: missing; expected this key, or `discovery`"]
+    assert faults({"pools": [{"name": "llm"}]}) == [
+        "pools[0].endpoints: expected at least 1 in the list, not an empty list"
+    ]
+
+
+def test_what_was_read_can_be_written_down_and_read_again() -> None:
+    """Workers are told the configuration in this way."""
+    said = config(EACH[0])
+    assert Config.model_validate_json(said.model_dump_json()) == said
 
 
 def test_names_and_urls_have_one_spelling() -> None:

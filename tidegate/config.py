@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from tidegate import addresses, config_tenants, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
@@ -212,10 +212,17 @@ class Pool(Section):
         "With `stream` the client does not see the event that brings it; with `access_log` it does. Default: true with "
         "`stream`, false with `access_log`.",
     )
-    endpoints: tuple[Endpoint, ...] = Field(
-        (), min_length=1, description="The engines; required unless they are discovered."
-    )
     discovery: Discovery | None = Field(None, description="Where engines are found, besides those listed.")
+    endpoints: tuple[Endpoint, ...] = Field(
+        (), validate_default=True, description="The engines; required unless they are discovered."
+    )
+
+    @field_validator("endpoints")
+    @classmethod
+    def _somebody(cls, endpoints: tuple[Endpoint, ...], info: ValidationInfo) -> tuple[Endpoint, ...]:
+        if not endpoints and "discovery" in info.data and info.data["discovery"] is None:
+            raise fault("expected at least 1 in the list, not an empty list")
+        return endpoints
 
     @property
     def injects_usage(self) -> bool:
@@ -259,7 +266,7 @@ class Config(Section):
     def _whole(self) -> "Config":
         """Check what no key can say alone; a line for each fault."""
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
-        faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools), *_nobody(self.pools)]
+        faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
         faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
         faults += weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)
         faults += misplaced_lanes((pool.lanes, [one.address for one in pool.endpoints]) for pool in self.pools)
@@ -282,12 +289,6 @@ def _given_twice(pools: Iterable[Pool]) -> Iterator[str]:
             first = seen.setdefault((what, key), place)
             if first != place:
                 yield f"{place}: {what} {shown(key)} is given already at {first}; expected each once"
-
-
-def _nobody(pools: Iterable[Pool]) -> Iterator[str]:
-    for at, pool in enumerate(pools):
-        if not pool.endpoints and pool.discovery is None:
-            yield f"pools[{at}].endpoints: missing; expected this key, or `discovery`"
 
 
 def _ports_taken_twice(config: Config) -> Iterator[str]:
@@ -337,18 +338,10 @@ def _unasked(config: Config) -> Iterator[str]:
             yield f"pools[{at}].fail_open: expected false: without a decision nobody asks for a tenant's key"
 
 
-def is_listener(listener: Listener, place: str) -> bool:
-    """Return whether Envoy itself listens for clients at ``place`` (``ip:port``)."""
-    ip, port = addresses.split(place)
-    if port != listener.port:
-        return False
-    return ip == listener.address or (addresses.is_loopback(ip) and addresses.overlap(ip, listener.address))
-
-
 def _loops(config: Config) -> Iterator[str]:
     for at, pool in enumerate(config.pools):
         for number, endpoint in enumerate(pool.endpoints):
-            if is_listener(config.listener, endpoint.address):
+            if config.listener.is_at(endpoint.address):
                 yield (
                     f"pools[{at}].endpoints[{number}].address: {endpoint.address} is where Envoy itself listens for "
                     "clients; expected an engine"

@@ -7,14 +7,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.discovery.kubernetes_api import PODS, POOLS, SLICES, KubernetesApi, endpoint_slice, inference_pool, pod
-from tests.discovery.told import telling
+from tests.discovery.told import Told, telling
 from tidegate.config_discovery import KubernetesSource
 from tidegate.discovery import kubernetes
 from tidegate.discovery.contract import Backoff
 from tidegate.discovery.kubernetes import Kubernetes
+from tidegate.discovery.kubernetes_objects import Table, pods
 
 
 @pytest.fixture(autouse=True)
@@ -242,3 +246,41 @@ async def test_a_list_that_is_asked_for_is_made_soon(api: KubernetesApi) -> None
         await told.until(lambda: len(api.watches) == 1)
         told.asked.set()
         await told.until(lambda: told.passes == 2)
+
+
+STORIES = st.lists(
+    st.tuples(st.sampled_from(["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]), st.integers(1, 4), st.integers(0, 4))
+)
+
+
+@given(st.lists(st.integers(1, 4), unique=True), STORIES)
+def test_whatever_a_watch_tells_the_endpoints_are_those_of_the_objects_that_are_left(
+    listed: list[int], story: list[tuple[str, int, int]]
+) -> None:
+    """Each pod has one address at a time, or, as 0, none; deletions of pods that are not there are harmless."""
+    told, table, version = Told(), Table(pods("ml", [8000])), 10
+
+    def one(number: int, ip: int) -> bytes:
+        return json.dumps(
+            {
+                "metadata": {"uid": f"u{number}", "namespace": "ml", "resourceVersion": str(version)},
+                "status": {"podIP": f"10.0.0.{ip}" if ip else "", "conditions": [{"type": "Ready", "status": "True"}]},
+            }
+        ).encode()
+
+    left = dict.fromkeys(listed, 9)
+    told.news.append(table.listed([one(number, 9) for number in listed], "10"))
+    for kind, number, ip in story:
+        version += 1
+        told.news += table.told(b'{"type":"%s","object":%s}' % (kind.encode(), one(number, ip)))
+        if kind == "DELETED":
+            left.pop(number, None)
+        elif kind != "BOOKMARK":
+            left[number] = ip
+    assert told.addresses == {f"10.0.0.{ip}:8000" for ip in left.values() if ip}
+
+
+@pytest.mark.parametrize("line", [b"", b"[]", b"{}", b'{"type":"ADDED","object":7}', b'{"type":"ADDED"}'])
+def test_what_is_no_event_ends_the_watch_with_a_reason(line: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        Table(pods("ml", [1])).told(line)

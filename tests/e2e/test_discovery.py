@@ -13,6 +13,7 @@ from tests.discovery.dns_server import DnsServer
 from tests.e2e.holding import REQUEST, HoldingEngine
 from tests.e2e.stack import Stack, configuration, engines, fetch, until, up
 from tests.e2e.test_reload import asking
+from tests.e2e.workers import with_workers
 
 LOOPBACK = {"allow": ["127.0.0.0/8"], "hold_seconds": 1.0, "linger_seconds": 0.0}
 
@@ -137,6 +138,20 @@ def test_a_restart_while_the_source_is_down_takes_nothing_from_envoy(tmp_path: P
             until(lambda: _ready(stack)[0] == 200, 10, "it is ready")
             assert stack.ask()[0] == 200
             assert in_envoy(stack) == {place}
+
+
+def test_workers_follow_what_is_discovered(tmp_path: Path) -> None:
+    file = tmp_path / "endpoints.yaml"
+    with engines(tmp_path, "h100", "h100") as ports:
+        write(file, ports[0])
+        config = discovering(file={"path": str(file)})
+        config["control"] = with_workers(()).pop("control")
+        with up(tmp_path, config) as stack, asking(stack) as statuses:
+            write(file, ports[1])
+            until(lambda: in_envoy(stack) == {f"127.0.0.1:{ports[1]}"}, 20, "the other one is there")
+            place = f"127.0.0.1:{ports[1]}"
+            until(lambda: stack.total("tidegate_picks_total", endpoint=place) > 20, 20, "it is picked")
+        assert statuses.keys() == {200}, statuses
 
 
 def test_an_answer_that_is_running_ends_on_the_endpoint_that_was_removed(tmp_path: Path) -> None:

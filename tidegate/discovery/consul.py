@@ -116,7 +116,7 @@ class Consul:
         backoff = Backoff(self._rng)
         while True:
             try:
-                async with http.session(self._settings.ca) as session:
+                async with await http.session(self._settings.ca) as session:
                     await self._follow(session, tell, asked, backoff)
             except (aiohttp.ClientError, http.Refused, OSError, ssl.SSLError, ValueError) as error:
                 tell(Failed("not JSON as expected" if isinstance(error, msgspec.DecodeError) else http.reason(error)))

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
-from tidegate.config import Config, is_listener
+from tidegate.config import Config
 from tidegate.config_discovery import Discovery
 from tidegate.discovery import static
 from tidegate.discovery.allowed import allows
@@ -130,7 +130,7 @@ class Discovered:
             endpoints = [*pool.endpoints]
             for found in self._found(pool.name):
                 address = found.endpoint.address
-                if address in taken or is_listener(config.listener, address):
+                if address in taken or config.listener.is_at(address):
                     clashes.add(address)
                     continue
                 taken.add(address)
