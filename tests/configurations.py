@@ -98,6 +98,7 @@ EVERY_KEY: dict[str, Any] = {
                     "kv_events_replay_port": 6003,
                 }
             ],
+            "discovery": None,
         },
         {"name": "rest", "engine": "none", "endpoints": [{"address": "10.0.0.3:1"}]},
     ],

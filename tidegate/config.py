@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from tidegate import addresses, config_tenants, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
+from tidegate.config_control import Control, nowhere
+from tidegate.config_discovery import Discovery
 from tidegate.config_kv_events import KvEvents, untold
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
 from tidegate.config_routes import MAX_ROUTES, Route, senseless
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
 from tidegate.config_tenants import Authentication, Key, Tenant, Tier
-from tidegate.config_tls import Tls
 from tidegate.config_values import (
     Engine,
     Gpu,
-    Ip,
     IpAndPort,
     Model,
     PoolName,
@@ -43,56 +43,6 @@ MAX_BODY_BYTES = 268_435_456
 
 class ConfigError(Exception):
     """The configuration cannot be used; one line for each fault, naming the file, the key and what was expected."""
-
-
-class Control(Section):
-    """Where Envoy reaches the control plane, over gRPC."""
-
-    address: Ip = Field(
-        "127.0.0.1", description="IP address to bind, and the one Envoy connects to unless `advertise` is set."
-    )
-    advertise: Ip | None = Field(
-        None, description="IP address that Envoy connects to, where it differs from `address`."
-    )
-    xds_port: Port = Field(
-        18000, description="Port of the discovery service, and of the access log over `grpc` or with several workers."
-    )
-    ext_proc_port: Port = Field(
-        18001,
-        description="Port of the external-processing service, or of the first worker; and of the access log over `h2`.",
-    )
-    ext_proc_transport: Literal["grpc", "h2"] = Field(
-        "h2",
-        description="What serves decisions and takes in the access log: `h2`, which is HTTP/2 on asyncio, or `grpc`, "
-        "which is grpc.aio and takes more CPU time. Envoy sees no difference.",
-    )
-
-    ext_proc_exchanges: Literal[1, 2] = Field(
-        1,
-        description="In how many exchanges Envoy asks about a request with a body: in 1, the body with what is read of "
-        "the headers, which costs less; in 2, the headers first.",
-    )
-
-    workers: int = Field(
-        1, ge=1, le=64, description="Processes that decide, each on the next port. 1: the control plane's own."
-    )
-
-    tls: Tls | None = Field(None, description="TLS with certificates on both sides; without it, none.")
-
-    @property
-    def ports(self) -> range:
-        """The ports of the external-processing service, one for each worker."""
-        return range(self.ext_proc_port, self.ext_proc_port + self.workers)
-
-    @property
-    def access_log_port(self) -> int:
-        """The port of the access log: that of the process that counts, on the cheaper transport where it has it."""
-        return self.ext_proc_port if self.ext_proc_transport == "h2" and self.workers == 1 else self.xds_port
-
-    @property
-    def reached_at(self) -> str:
-        """The IP address that Envoy connects to."""
-        return self.advertise or self.address
 
 
 class Limits(Section):
@@ -224,7 +174,17 @@ class Pool(Section):
         "With `stream` the client does not see the event that brings it; with `access_log` it does. Default: true with "
         "`stream`, false with `access_log`.",
     )
-    endpoints: tuple[Endpoint, ...] = Field(min_length=1, description="The engines.")
+    discovery: Discovery | None = Field(None, description="Where engines are found, besides those listed.")
+    endpoints: tuple[Endpoint, ...] = Field(
+        (), validate_default=True, description="The engines; required unless they are discovered."
+    )
+
+    @field_validator("endpoints")
+    @classmethod
+    def _somebody(cls, endpoints: tuple[Endpoint, ...], info: ValidationInfo) -> tuple[Endpoint, ...]:
+        if not endpoints and "discovery" in info.data and info.data["discovery"] is None:
+            raise fault("expected at least 1 in the list, not an empty list")
+        return endpoints
 
     @property
     def injects_usage(self) -> bool:
@@ -270,7 +230,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _whole(self) -> "Config":
         """Check what no key can say alone; a line for each fault."""
-        faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *_nowhere(self.control), *_loops(self)]
+        faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *nowhere(self.control), *_loops(self)]
         faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
         faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
         faults += senseless(self.routes, self.pools, self.unknown_paths.pool)
@@ -315,12 +275,6 @@ def _ports_taken_twice(config: Config) -> Iterator[str]:
             yield f"{second}: {addresses.joined(other, port)} is taken already by {first}; expected a port of its own"
 
 
-def _nowhere(control: Control) -> Iterator[str]:
-    reached_at = control.reached_at
-    if addresses.is_unspecified(reached_at):
-        yield f"control.advertise: expected the IP address that Envoy connects to; {reached_at} is every address"
-
-
 def _passed_nowhere(config: Config) -> Iterator[str]:
     pool, names = config.unknown_paths.pool, [pool.name for pool in config.pools]
     if pool is not None and pool not in names:
@@ -346,12 +300,9 @@ def _unasked(config: Config) -> Iterator[str]:
 
 
 def _loops(config: Config) -> Iterator[str]:
-    listener = config.listener
     for at, pool in enumerate(config.pools):
         for number, endpoint in enumerate(pool.endpoints):
-            ip, port = addresses.split(endpoint.address)
-            here = ip == listener.address or (addresses.is_loopback(ip) and addresses.overlap(ip, listener.address))
-            if port == listener.port and here:
+            if config.listener.is_at(endpoint.address):
                 yield (
                     f"pools[{at}].endpoints[{number}].address: {endpoint.address} is where Envoy itself listens for "
                     "clients; expected an engine"

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from tidegate import addresses
 from tidegate.config_values import Ip, PoolName, Port, Seconds, Section
 from tidegate.faults import fault, shown
 
@@ -15,6 +16,13 @@ class Listener(Section):
 
     address: Ip = Field("127.0.0.1", description="IP address that Envoy binds; 0.0.0.0 for all.")
     port: Port = Field(8080, description="Port that Envoy binds.")
+
+    def is_at(self, place: str) -> bool:
+        """Return whether ``place`` (``ip:port``) is Envoy itself."""
+        ip, port = addresses.split(place)
+        if port != self.port:
+            return False
+        return ip == self.address or (addresses.is_loopback(ip) and addresses.overlap(ip, self.address))
 
 
 class Admin(Section):

@@ -7,7 +7,7 @@ from envoy_data_plane.envoy.extensions.upstreams.http import v3 as upstream
 from envoy_data_plane.envoy.type import v3 as envoy_type
 from envoy_data_plane.google.protobuf import Any
 
-from tidegate.config import Control
+from tidegate.config_control import Control
 from xds.clusters import HTTP_OPTIONS
 from xds.messages import seconds, socket_address
 from xds.names import ACCESS_LOG_CLUSTER, EXT_PROC_CLUSTER

@@ -8,7 +8,7 @@ from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any
 
 from tidegate import addresses
-from tidegate.config import Control
+from tidegate.config_control import Control
 
 NAME = "envoy.transport_sockets.tls"
 TYPE_URL = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"

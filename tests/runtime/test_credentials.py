@@ -16,7 +16,7 @@ from tests.authority import HERE, Authority, tls
 from tests.extproc.desks import FakeDesk
 from tests.extproc.h2_client import HEALTH, Counts
 from tests.ports import free_port
-from tidegate.config import Control
+from tidegate.config_control import Control
 from tidegate.runtime import services
 
 SERVING = b"\x08\x01"

@@ -1,7 +1,12 @@
 """Where engines are listened to."""
 
+from dataclasses import replace
+
 from tests.configurations import parsed
+from tidegate.discovery import static
 from tidegate.engines.kv_source import KvSource, KvStanding
+from tidegate.fleet.endpoint import EndpointSpec
+from tidegate.fleet.events import PoolsDeclared
 from tidegate.runtime.told_caches import described, sources
 
 
@@ -23,10 +28,22 @@ def test_each_engine_of_a_pool_with_kv_events_is_listened_to_at_its_own_address(
             ]
         }
     )
-    assert list(sources(config)) == [
+    assert list(sources(config, static.declared(config))) == [
         KvSource("10.0.0.1:8000", "tcp://10.0.0.1:6000", "tcp://10.0.0.1:6001", "kv@", 32),
         KvSource("[fd00::1]:8000", "tcp://[fd00::1]:7000", "tcp://[fd00::1]:7001", "kv@", 32),
         KvSource("10.0.0.2:8000", "tcp://10.0.0.2:5557", "", "", 16),
+    ]
+
+
+def test_an_engine_that_was_found_is_listened_to_as_its_pool_says() -> None:
+    config = parsed(
+        {"pools": [{"name": "p", "models": ["m"], "kv_events": {}, "endpoints": [{"address": "10.0.0.1:8000"}]}]}
+    )
+    (pool,) = static.declared(config).pools
+    found = PoolsDeclared((replace(pool, endpoints=(*pool.endpoints, EndpointSpec("10.0.0.9:8000"))),))
+    assert [(one.address, one.events_url) for one in sources(config, found)] == [
+        ("10.0.0.1:8000", "tcp://10.0.0.1:5557"),
+        ("10.0.0.9:8000", "tcp://10.0.0.9:5557"),
     ]
 
 

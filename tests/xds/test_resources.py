@@ -23,7 +23,8 @@ from protos.ai_pb2 import (
     AiProtocolManagerPerRoute,
 )
 from tests.xds.fleets import config
-from tidegate.config import Config, Control
+from tidegate.config import Config
+from tidegate.config_control import Control
 from xds.clusters import HTTP_OPTIONS
 from xds.local_replies import REPLIES
 from xds.names import ANSWER_FILTER

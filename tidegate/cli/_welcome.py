@@ -95,6 +95,8 @@ def _endpoints(config: Config, *, simulated: bool) -> list[str]:
         for endpoint in pool.endpoints:
             profile = profiles.get(endpoint.address)
             lines.append(f"    {pool.name}: {endpoint.address}" + (f"   (simulated {profile})" if profile else ""))
+        if pool.discovery is not None:
+            lines.append(f"    {pool.name}: those that are found ({pool.discovery.kind})")
     more = len(lines) - MAX_ENDPOINTS
     return [*lines[:MAX_ENDPOINTS], f"    and {more} more"] if more > 0 else lines
 

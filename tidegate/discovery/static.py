@@ -1,6 +1,6 @@
 """The source ``static``: the endpoints are those that the configuration file lists."""
 
-from tidegate.config import Config
+from tidegate.config import Config, Endpoint
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
 from tidegate.scheduling import pickers
@@ -16,23 +16,25 @@ def declared(config: Config) -> PoolsDeclared:
                 name=pool.name,
                 engine=pool.engine,
                 models=pool.models,
-                endpoints=tuple(
-                    EndpointSpec(
-                        address=endpoint.address,
-                        weight=endpoint.weight,
-                        role=endpoint.role,
-                        models=endpoint.models,
-                        max_running=endpoint.max_running,
-                        gpu=endpoint.gpu or "",
-                    )
-                    for endpoint in pool.endpoints
-                ),
+                endpoints=tuple(specified(endpoint) for endpoint in pool.endpoints),
                 adapters=pool.adapters,
                 reckons=pickers.learns(pool.policy) or bool(pool.lanes),
                 told=pool.kv_events is not None,
             )
             for pool in config.pools
         )
+    )
+
+
+def specified(endpoint: Endpoint) -> EndpointSpec:
+    """Return ``endpoint`` as the fleet knows it."""
+    return EndpointSpec(
+        address=endpoint.address,
+        weight=endpoint.weight,
+        role=endpoint.role,
+        models=endpoint.models,
+        max_running=endpoint.max_running,
+        gpu=endpoint.gpu or "",
     )
 
 

@@ -4,7 +4,8 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from extproc.h2_transport import Inflows
-from tidegate.config import Config, Control
+from tidegate.config import Config
+from tidegate.config_control import Control
 from tidegate.fleet.events import FleetEvent
 from tidegate.runtime import services
 from tidegate.runtime.decider import Decider

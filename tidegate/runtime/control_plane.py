@@ -6,10 +6,10 @@ import importlib.metadata
 import logging
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tidegate.config import Config
-from tidegate.discovery import static
 from tidegate.engines.kv_watch import KvWatch
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import (
@@ -29,6 +29,7 @@ from tidegate.runtime import ports, services, told_caches
 from tidegate.runtime.alone import Alone
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
+from tidegate.runtime.discovered import Discovered
 from tidegate.runtime.discovery_log import DiscoveryLog
 from tidegate.runtime.inquiry import Inquiry
 from tidegate.runtime.learned_weights import LearnedWeights
@@ -40,6 +41,7 @@ from tidegate.runtime.tenants import Tenants
 from tidegate.runtime.workers.team import Team
 from tidegate.scheduling import pickers
 from tidegate.telemetry import access_log, admin, status
+from tidegate.telemetry.discovery import DiscoveryCollector
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.output_size import OutputSizes
@@ -104,6 +106,8 @@ class ControlPlane:
         self._publisher = Publisher(self._discovery, self._weighed, time.monotonic)
         self._told = KvWatch(self._apply, self._metrics.kv_events, random.SystemRandom())
         self._watched = ConfigFile(file, config)
+        self._discovered = Discovered(lambda: self._declare(self._config))
+        self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
 
     def reload(self) -> None:
         """Read the configuration file again (SIGHUP)."""
@@ -121,6 +125,9 @@ class ControlPlane:
             raise BindError("\n".join(taken))
         async with contextlib.AsyncExitStack() as listening:
             await listening.enter_async_context(self._deciding.starting(self._config.control))
+            await listening.enter_async_context(self._discovered.running())
+            self._discovered.follow(self._config)
+            await self._discovered.synced()
             # In this order: Envoys that are waiting ask at once, and an unknown model would be a refusal.
             self._take_over(self._config)
             await self._listen(listening)
@@ -128,7 +135,7 @@ class ControlPlane:
                 running = [
                     tasks.create_task(self._scraper.run()),
                     tasks.create_task(self._told.run()),
-                    tasks.create_task(self._publisher.run(lambda: self._config)),
+                    tasks.create_task(self._publish()),
                     tasks.create_task(self._expire()),
                     tasks.create_task(self._weigh()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
@@ -244,14 +251,23 @@ class ControlPlane:
 
     def _declare(self, config: Config) -> None:
         """Make everything that ``config`` names known, here and then to Envoy."""
-        declared = static.declared(config)
+        self._discovered.follow(config)
+        declared = self._discovered.declared(config)
         self._config = config
         self._metrics.configure(declared.pools)
         self._sizes.keep(pool.name for pool in config.pools)
         self._apply(declared)
-        self._scraper.watch({endpoint.address: pool.engine for pool in declared.pools for endpoint in pool.endpoints})
-        self._told.watch(told_caches.sources(config))
-        self._publisher.publish(config)
+        self._scraper.watch(self._discovered.engines(declared))
+        self._told.watch(told_caches.sources(config, declared))
+        # Not before: an Envoy that has endpoints would lose those that are not found yet.
+        if self._discovered.is_whole:
+            self._publisher.publish(config)
+
+    async def _publish(self) -> None:
+        """Publish what changes, for ever, once it is known who is there."""
+        await self._discovered.whole()
+        self._publisher.changed()
+        await self._publisher.run(lambda: self._config)
 
     async def _reloaded(self, config: Config) -> None:
         """Take over ``config`` while requests run.
@@ -269,6 +285,7 @@ class ControlPlane:
             # What is declared last counts for an endpoint that moves between pools. (A copy is not checked again.)
             both = {"pools": (*gone, *config.pools), "routes": (*config.routes, *before.routes)}
             self._declare(config.model_copy(update=both))
+            await self._discovered.synced()
             await self._taken_up()
             self._deciding.configure(config)
             await self._deciding.settled()
@@ -306,6 +323,10 @@ class ControlPlane:
 
     # -- what goes out
 
+    def _missing(self) -> Sequence[str]:
+        """Return the sources that are waited for before anything is published."""
+        return () if self._discovered.is_whole else self._discovered.unready()
+
     def _views(self) -> tuple[PoolView, ...]:
         return self._fleet.views(time.monotonic())
 
@@ -330,7 +351,7 @@ class ControlPlane:
         log = access_log.Intake(self._request_ended, self._request_progressed, self._metrics.access_log_malformed)
         app = admin.make_app(
             self._metrics.render,
-            lambda: sorted({*self._unready, *self._deciding.unready()}),
+            lambda: sorted({*self._unready, *self._deciding.unready(), *self._missing()}),
             self._status,
             self._tenants.describe if self._tenants is not None else admin.no_tenants,
             self._inquiry().answer,

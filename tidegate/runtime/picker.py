@@ -13,7 +13,6 @@ from extproc.health import Health
 from extproc.picker_exchange import PickerExchange
 from extproc.transport import SERVICE
 from tidegate.config import Config
-from tidegate.discovery import static
 from tidegate.engines.kv_watch import KvWatch
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import (
@@ -31,12 +30,14 @@ from tidegate.fleet.view import PoolView
 from tidegate.runtime import ports, services, told_caches
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
+from tidegate.runtime.discovered import Discovered
 from tidegate.runtime.inquiry import Inquiry
 from tidegate.runtime.lessons import lesson
 from tidegate.runtime.picked import PickedRequests
 from tidegate.runtime.reload import ConfigFile
 from tidegate.runtime.services import BindError
 from tidegate.telemetry import admin, status
+from tidegate.telemetry.discovery import DiscoveryCollector
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.record import RequestRecord
@@ -75,6 +76,8 @@ class PickerPlane:
         )
         self._told = KvWatch(self._apply, self._metrics.kv_events, random.SystemRandom())
         self._watched = ConfigFile(file, config)
+        self._discovered = Discovered(self._declare)
+        self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
 
     def reload(self) -> None:
         """Read the configuration file again (SIGHUP)."""
@@ -91,9 +94,14 @@ class PickerPlane:
             raise BindError("\n".join(taken))
         async with contextlib.AsyncExitStack() as listening:
             listening.callback(self._decider.close)
+            await listening.enter_async_context(self._discovered.running())
             self._take_over(self._config)
-            explain = Inquiry.of(self._decider).answer
-            app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status, explain=explain)
+            app = admin.make_app(
+                self._metrics.render,
+                lambda: sorted({*self._unready, *self._discovered.unready()}),
+                self._status,
+                explain=Inquiry.of(self._decider).answer,
+            )
             await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
             async with asyncio.TaskGroup() as tasks:
                 running = [
@@ -103,6 +111,7 @@ class PickerPlane:
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
                 ]
                 await self._decider.warm(self._config)
+                await self._discovered.synced()
                 async with self._serving():
                     self._unready.clear()
                     event(logger, "ready", pools=len(self._config.pools), file=str(self._file))
@@ -177,16 +186,21 @@ class PickerPlane:
 
     def _take_over(self, config: Config) -> None:
         """Make ``config`` the one in force."""
-        declared = static.declared(config)
         if config.tenants:
             event(logger, "nobody asks for tenants' keys: that is for the gateway to do", level=logging.ERROR)
         self._config = config
-        self._metrics.configure(declared.pools)
-        self._apply(declared)
-        self._scraper.watch({endpoint.address: pool.engine for pool in declared.pools for endpoint in pool.endpoints})
-        self._told.watch(told_caches.sources(config))
+        self._discovered.follow(config)
+        self._declare()
         self._decider.configure(config)
         self._picked.configure(config)
+
+    def _declare(self) -> None:
+        """Make all endpoints known, those listed and those found."""
+        declared = self._discovered.declared(self._config)
+        self._metrics.configure(declared.pools)
+        self._apply(declared)
+        self._scraper.watch(self._discovered.engines(declared))
+        self._told.watch(told_caches.sources(self._config, declared))
 
     async def _reloaded(self, config: Config) -> None:
         await self._decider.prompts.load(config)

@@ -5,21 +5,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from tidegate import addresses
 from tidegate.config import Config
 from tidegate.engines.kv_source import KvSource, KvStanding
+from tidegate.fleet.events import PoolsDeclared
 from tidegate.telemetry.status import JsonObject
 
 
-def sources(config: Config) -> Iterator[KvSource]:
-    """Return where the engines of ``config`` publish KV events."""
+def sources(config: Config, declared: PoolsDeclared) -> Iterator[KvSource]:
+    """Return where the engines of ``declared`` publish KV events, by what ``config`` says of their pools."""
+    present = {pool.name: pool.endpoints for pool in declared.pools}
     for pool in config.pools:
         told = pool.kv_events
         if told is None:
             continue
-        for endpoint in pool.endpoints:
-            ip, _ = addresses.split(endpoint.address)
-            replay = endpoint.kv_events_replay_port or told.replay_port
+        listed = {endpoint.address: endpoint for endpoint in pool.endpoints}
+        for address in (endpoint.address for endpoint in present.get(pool.name, ())):
+            own = listed.get(address)
+            port, replay = told.port, told.replay_port
+            if own is not None:
+                port, replay = own.kv_events_port or port, own.kv_events_replay_port or replay
+            ip, _ = addresses.split(address)
             yield KvSource(
-                endpoint.address,
-                f"tcp://{addresses.joined(ip, endpoint.kv_events_port or told.port)}",
+                address,
+                f"tcp://{addresses.joined(ip, port)}",
                 f"tcp://{addresses.joined(ip, replay)}" if replay else "",
                 told.topic,
                 told.block_size,

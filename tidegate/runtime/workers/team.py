@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from extproc.h2_transport import Inflows
-from tidegate.config import Config, Control
+from tidegate.config import Config
+from tidegate.config_control import Control
 from tidegate.fleet.events import FleetEvent, RequestEnded, RequestReserved
 from tidegate.fleet.state import Fleet
 from tidegate.runtime.desk import Journal
