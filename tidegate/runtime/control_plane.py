@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from tidegate.config import Config
+from tidegate.config_routes import models_served
 from tidegate.discovery import static
 from tidegate.engines.kv_watch import KvWatch
 from tidegate.engines.scraper import Scraper
@@ -246,7 +247,7 @@ class ControlPlane:
         """Make everything that ``config`` names known, here and then to Envoy."""
         declared = static.declared(config)
         self._config = config
-        self._metrics.configure(declared.pools)
+        self._metrics.configure(declared.pools, models_served(config.routes))
         self._sizes.keep(pool.name for pool in config.pools)
         self._apply(declared)
         self._scraper.watch({endpoint.address: pool.engine for pool in declared.pools for endpoint in pool.endpoints})
