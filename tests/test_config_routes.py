@@ -7,7 +7,7 @@ import pytest
 from extproc.apis import APIS
 from tests.configurations import faults, parsed
 from tidegate import api_paths
-from tidegate.config_routes import engine_paths, header_names, traffic
+from tidegate.config_routes import engine_paths, header_names, models_served, traffic
 from tidegate.scheduling.routes import HeaderRule, Route
 
 
@@ -50,6 +50,7 @@ def test_routes_are_what_decisions_keep_to() -> None:
     )
     assert (third.pool, third.model) == ("b", "only-b")
     assert header_names(routes) == ("x-b", "x-tier")
+    assert models_served(routes) == ("llama-3", "only-b")
 
 
 def test_engines_are_asked_by_the_paths_that_a_route_names_or_that_are_an_apis_own() -> None:

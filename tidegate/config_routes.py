@@ -175,6 +175,11 @@ def paths_speaking(routes: Iterable[Route], *apis: str) -> tuple[str, ...]:
     return tuple(path for path in paths if not any(_begins(path, known) for known in API_OF))
 
 
+def models_served(routes: Iterable[Route]) -> tuple[str, ...]:
+    """Return the names, or patterns of them, by which engines are asked for the models that ``routes`` name."""
+    return tuple(name for route in routes if (name := route.rewrite_model or route.model))
+
+
 def header_names(routes: Iterable[Route]) -> tuple[str, ...]:
     """Return the names of the headers that ``routes`` look at."""
     return tuple(sorted({header.name for route in routes for header in route.headers}))

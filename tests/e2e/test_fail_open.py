@@ -27,6 +27,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         closed = {**pool, "name": "closed", "models": ["*", "m-dear-*"], "fail_open": False}
         config["pools"].append({**closed, "endpoints": [{"address": f"127.0.0.1:{third}"}]})
         config["limits"] = {"absence_seconds": 0}
+        config["routes"] = [
+            {"model": "m-routed-*", "min_prompt_tokens": 1_000, "pool": "closed"},
+            {"headers": [{"name": "x-tier", "exact": "gold"}], "pool": "closed"},
+            {"path": "/v1/score", "pool": "closed"},
+        ]
         with up(tmp_path_factory.mktemp("open"), config) as running:
             status, answer = _ask(running, "m-1")
             assert status == 200, answer
@@ -58,6 +63,15 @@ def test_no_other_pools_request_is_let_through(stack: Stack, model: Any) -> None
     status, answer = _ask(stack, model)
 
     assert (status, answer["error"]["code"]) == (503, "service_unavailable")
+
+
+def test_what_a_route_may_lead_elsewhere_is_not_let_through(stack: Stack) -> None:
+    assert _ask(stack, "m-routed-1")[0] == 503
+    assert _ask(stack, "m-routed")[0] == 200
+    assert _ask(stack, "m-1", "/v1/score")[0] == 503
+    assert _ask(stack, "m-1", "/score")[0] == 200
+    body = b'{"model": "m-1"}'
+    assert [_raw(stack, body, "text/plain", **tier) for tier in ({"x-tier": "gold"}, {"x-tier": "tin"})] == [503, 200]
 
 
 def test_both_endpoints_take_their_share(stack: Stack) -> None:
@@ -98,9 +112,11 @@ def test_what_envoy_cannot_read_stays_closed(stack: Stack) -> None:
     assert _raw(stack, b'{"model": "m-1"}', "text/plain") == 200
 
 
-def _raw(stack: Stack, body: bytes, content_type: str) -> int:
+def _raw(stack: Stack, body: bytes, content_type: str, **headers: str) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", stack.config["listener"]["port"], timeout=10)
-    connection.request("POST", "/v1/embeddings", body, {"content-type": content_type} if content_type else {})
+    connection.request(
+        "POST", "/v1/embeddings", body, ({"content-type": content_type} if content_type else {}) | headers
+    )
     status = connection.getresponse().status
     connection.close()
     return status

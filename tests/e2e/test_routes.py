@@ -87,6 +87,7 @@ ROUTES: list[dict[str, Any]] = [
     {"path": "/api/v1/chat", "api": "chat_completions", "model": "assistant", "pool": "chat", "rewrite_model": "big"},
     {"path": "/api/v1/process", "api": "completions", "pool": "batch"},
     {"path": "/raw/*", "api": "completions", "pool": "batch", "rewrite_path": "/engine/process"},
+    {"path": "/claude", "api": "messages", "pool": "chat"},
     {"headers": [{"name": "x-tier", "exact": "batch"}], "pool": "batch"},
     {"headers": [{"name": "x-session-kind", "present": True}], "pool": "chat"},
     {"model": "long-*", "min_prompt_tokens": 1_000, "pool": "chat", "rewrite_model": "long"},
@@ -142,6 +143,20 @@ def test_two_paths_are_two_pools(gateway: Gateway) -> None:
     assert gateway.went("/raw/any/thing?x", body)[:2] == ("batch", "/engine/process?x")
     status, answer = gateway.send("/api/v1/other", body)
     assert (status, json.loads(answer)["error"]["code"], gateway.seen) == (404, "unknown_url", [])
+
+
+def test_errors_of_envoys_own_have_the_form_of_the_api_of_the_path(gateway: Gateway) -> None:
+    for path, error in (("/claude?x", {"type": "error"}), ("/api/v1/process", {})):
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.stack.config["listener"]["port"], timeout=20)
+        with contextlib.closing(connection):
+            connection.putrequest("POST", path)
+            connection.putheader("content-length", "50000000")
+            connection.endheaders()
+            answer = connection.getresponse()
+            said = json.loads(answer.read())
+        assert answer.status == 413
+        assert said["error"]["type"] == ("request_too_large" if error else "invalid_request_error")
+        assert {key: value for key, value in said.items() if key != "error"} == error
 
 
 def test_a_header_leads_to_a_pool_and_nothing_else_does(gateway: Gateway) -> None:

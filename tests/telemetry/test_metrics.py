@@ -182,10 +182,10 @@ def test_model_names_beyond_the_limit_are_folded_and_pages_stay_bounded() -> Non
 
 def test_a_model_that_never_answered_gets_no_series_unless_it_is_configured() -> None:
     metrics = Metrics(list, int)
-    metrics.configure([spec("default", FIRST, models=("llama", "qwen*"))])
-    for name in ("llama", "invented"):
+    metrics.configure([spec("default", FIRST, models=("llama", "qwen*"))], ["routed", "r*"])
+    for name in ("llama", "routed", "invented", "r*"):
         end(metrics, decision={**DECISION, "model": name}, status=404, tokens=None)
-    assert Page(metrics).values("requests_total", "model") == {"llama", "other"}
+    assert Page(metrics).values("requests_total", "model") == {"llama", "routed", "other"}
 
 
 def test_hostile_label_values_leave_the_page_readable() -> None:

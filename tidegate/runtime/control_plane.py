@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidegate.config import Config
+from tidegate.config_routes import models_served
 from tidegate.engines.kv_watch import KvWatch
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import (
@@ -254,7 +255,7 @@ class ControlPlane:
         self._discovered.follow(config)
         declared = self._discovered.declared(config)
         self._config = config
-        self._metrics.configure(declared.pools)
+        self._metrics.configure(declared.pools, models_served(config.routes))
         self._sizes.keep(pool.name for pool in config.pools)
         self._apply(declared)
         self._scraper.watch(self._discovered.engines(declared))

@@ -8,7 +8,7 @@ pool that will serve it counts; so a route is looked for in two steps, ``possibl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tidegate.scheduling.routing import fits
+from tidegate.scheduling.routing import compiled, fits
 
 
 class HeaderRule(NamedTuple):
@@ -28,12 +28,13 @@ class HeaderRule(NamedTuple):
 
     def fits(self, headers: Mapping[str, str]) -> bool:
         """Return whether the headers keep to it."""
-        value = headers.get(self.name)
+        name, exact, prefix, present = self
+        value = headers.get(name)
         if value is None:
-            return not self.present
-        if self.exact is not None:
-            return value == self.exact
-        return self.present and (self.prefix is None or value.startswith(self.prefix))
+            return not present
+        if exact is not None:
+            return value == exact
+        return present and (prefix is None or value.startswith(prefix))
 
     def covers(self, other: "HeaderRule") -> bool:
         """Return whether all headers that keep to ``other`` keep to this rule."""
@@ -81,7 +82,12 @@ class Route(NamedTuple):
 
     def is_at(self, path: str, headers: Mapping[str, str]) -> bool:
         """Return whether it takes requests on ``path`` with ``headers``."""
-        return _path_fits(self.path, path) and all(rule.fits(headers) for rule in self.headers)
+        if self.path and not _path_fits(self.path, path):
+            return False
+        for rule in self.headers:  # noqa: SIM110  a generator would take as long as the rules
+            if not rule.fits(headers):
+                return False
+        return True
 
     def takes(self, tokens: int) -> bool:
         """Return whether it takes prompts of so many tokens."""
@@ -109,8 +115,18 @@ class Routes:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         """Take the first of ``routes`` that fits."""
-        self._routes = tuple(routes)
-        self._speaking = tuple(route for route in self._routes if route.path and route.api)
+        routes = tuple(routes)
+        # Taken apart beforehand: each is looked at for each request, and most are passed over by their first parts.
+        self._parts = tuple(
+            (
+                route.api,
+                "" if "*" in route.model else route.model,
+                compiled(route.model) if "*" in route.model else None,
+                route,
+            )
+            for route in routes
+        )
+        self._speaking = tuple(route for route in routes if route.path and route.api)
 
     def api_of(self, path: str, headers: Mapping[str, str]) -> str:
         """Return the name of the API that is spoken on a ``path`` that is no API's own; empty when none is."""
@@ -122,10 +138,10 @@ class Routes:
         The last of them is the first that takes any number.
         """
         found = []
-        for route in self._routes:
-            if route.api not in {"", api} or not (not route.model or fits(route.model, model)):
+        for its_api, name, pattern, route in self._parts:
+            if (its_api and its_api != api) or (name and name != model):
                 continue
-            if route.is_at(path, headers):
+            if (pattern is None or pattern.fullmatch(model)) and route.is_at(path, headers):
                 found.append(route)
                 if not route.weighs:
                     break

@@ -22,13 +22,14 @@ class Route(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression that fits, as a whole, the names that ``pattern`` stands for."""
     return re.compile(fnmatch.translate(pattern.replace("[", "[[]").replace("?", "[?]")))
 
 
 def fits(pattern: str, model: str) -> bool:
     """Return whether ``model`` is one of those that ``pattern`` stands for."""
-    return model == pattern if "*" not in pattern else _compiled(pattern).fullmatch(model) is not None
+    return model == pattern if "*" not in pattern else compiled(pattern).fullmatch(model) is not None
 
 
 class ModelRoutes:
@@ -54,7 +55,7 @@ class ModelRoutes:
                     self._exact.setdefault(model, route)
         patterns.sort(key=lambda item: -len(item[0]))
         self._patterns: Sequence[tuple[re.Pattern[str], Route]] = [
-            (_compiled(pattern), route) for pattern, route in patterns
+            (compiled(pattern), route) for pattern, route in patterns
         ]
 
     def find(self, model: str) -> Route | None:

@@ -164,15 +164,18 @@ class Metrics:
         """Return the page for Prometheus, in its text format 0.0.4."""
         return generate_latest(_WithoutCreated(self.registry))
 
-    def configure(self, pools: Sequence[PoolSpec]) -> None:
+    def configure(self, pools: Sequence[PoolSpec], models: Iterable[str] = ()) -> None:
         """Admit the pools, endpoints and written-out models of ``pools``, and drop the series of what is gone.
+
+        Further ``models`` are those that routes lead to a pool.
 
         Each pool's count of incoming requests starts at 0 here, before any request: a series that first appears at 1
         has a ``rate()`` of 0, and would never wake a pool that is scaled to zero.
         """
         gone = self._pool.replace(pool.name for pool in pools)
         gone_endpoints = self._endpoint.replace(endpoint.address for pool in pools for endpoint in pool.endpoints)
-        self._model.expect(name for pool in pools for name in pool.models if "*" not in name)
+        named = (*(name for pool in pools for name in pool.models), *models)
+        self._model.expect(name for name in named if "*" not in name)
         for address in gone_endpoints:
             self._picks.remove_by_labels({"endpoint": address})
         for family in self._by_pool():
