@@ -12,7 +12,7 @@ RATE_LIMITS = tuple(
 """Response headers that a decision gives, in its metadata, under the same names."""
 
 
-def read_by_a_decision(config: Config) -> tuple[str, ...]:
+def of_callers(config: Config) -> tuple[str, ...]:
     """Return the headers that say who asks; none where nobody wants to know, and they are for the engine then."""
     if not config.tenants:
         return ()

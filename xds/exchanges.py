@@ -33,7 +33,7 @@ def also_read(config: Config) -> tuple[str, ...]:
         (
             session.header,
             "cookie" if session.cookie else None,
-            *credentials.read_by_a_decision(config),
+            *credentials.of_callers(config),
             *header_names(config.routes),
         )
     )

@@ -34,8 +34,8 @@ READ_BY_A_DECISION = (
     *(":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id"),
     *("x-session-id", "anthropic-version", CHANGES_HEADERS),
 )
-"""The headers that ext_proc is always sent. What no decision reads does not leave Envoy that way, and credentials only
-where there are tenants."""
+"""The headers that ext_proc is always sent. What no decision reads does not leave Envoy; credentials do where there
+are tenants, who show them to a decision."""
 
 SMUGGLERS = "^(:.*|content-length|transfer-encoding|host)$"
 """Headers that ext_proc may not set: a wrong length makes the rest of a body a second request, and another path reaches

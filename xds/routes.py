@@ -72,7 +72,7 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
             )
         ],
         # Token usage cannot be read out of a compressed answer; the other one was for Envoy.
-        request_headers_to_remove=["accept-encoding", DEADLINE_HEADER, *credentials.read_by_a_decision(config)],
+        request_headers_to_remove=["accept-encoding", DEADLINE_HEADER, *credentials.of_callers(config)],
         # What an engine says to gateways is not for clients.
         response_headers_to_remove=[SERVED_KEY, "endpoint-load-metrics"],
         response_headers_to_add=credentials.told(config),

@@ -204,7 +204,7 @@ def test_one_at_a_time_means_one(stack: Stack) -> None:
     assert {(one[1]["error"]["param"], one[2]["retry-after"]) for one in refused} == {("requests_in_flight", "1")}
 
 
-def test_an_engine_never_sees_a_key_and_nothing_that_is_printed_holds_one(stack: Stack) -> None:
+def test_nothing_that_is_printed_holds_a_key_or_its_hash(stack: Stack) -> None:
     assert ask(stack, bearer(ALICE))[0] == 200
     pages = [stack.log(), json.dumps(budgets(stack, "alice"))]
     for page in ("/metrics", "/tenants", "/status"):

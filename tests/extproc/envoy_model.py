@@ -100,7 +100,7 @@ class Envoy:
 
     def messages(self) -> Sequence[bytes]:
         if self.exchanges == 1:
-            return [whole_message(self.headers, self.body or b"")]
+            return [whole_message(self.headers, self.body or b"", also_read=("authorization", "x-api-key"))]
         sent = [headers_message(self.headers, end_of_stream=self.body is None)]
         return sent if self.body is None else [*sent, body_message(self.body)]
 

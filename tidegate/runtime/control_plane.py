@@ -285,7 +285,8 @@ class ControlPlane:
             self._publisher.publish(self._config)
             await self._taken_up()
         else:
-            self._deciding.configure(self._config.model_copy(update={"tenants": (), "keys": ()}))
+            nobody = {"tenants": (), "keys": (), "authentication": config.authentication}
+            self._deciding.configure(self._config.model_copy(update=nobody))
 
     async def _taken_up(self) -> None:
         """Wait until Envoy has what was published; one that does not say so is not waited for."""
