@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from extproc import affinity, codec, deadline, passing_codec
-from extproc.apis import PASSED_ON, Api, engine_path, match
+from extproc import affinity, claims, codec, deadline, passing_codec
+from extproc.apis import PASSED_ON, Api, Parse, engine_path, match
 from extproc.body import ParsedBody
 from extproc.desk import Desk
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
@@ -174,8 +174,7 @@ class _Visit:
     async def _decide(self, stream: Stream) -> Event:
         if self._api is None or self._api.parse is None:
             raise LocalProtocolError("a decision before there was an API")
-        parse = self._desk.catalogue().sessions.reading(self._api.parse)
-        parsed = await self._desk.intake.read(parse, stream.body, self._coding)
+        parsed = await self._desk.intake.read(self._reading(self._api.parse), stream.body, self._coding)
         self._known["model"] = asked = parsed.model
         if self._routes is not None:
             found = await self._follow(self._routes, self._api, stream, parsed)
@@ -212,6 +211,11 @@ class _Visit:
         if parsed.stream and self._api.usage is Usage.CHAT_COMPLETIONS and self._coding is None:
             await self._ask_for_usage(stream, outcome.pool)
         return Event.DECIDED
+
+    def _reading(self, parse: Parse) -> Parse:
+        """Return ``parse`` with what the configuration has read besides."""
+        parse = self._desk.catalogue().sessions.reading(parse)
+        return parse if self._passage is None else claims.checked(parse)
 
     async def _follow(self, routes: Routes, api: Api, stream: Stream, parsed: ParsedBody) -> Routed:
         found = await follow(routes, self._desk, api, stream, self._coding, parsed, self._pool)
