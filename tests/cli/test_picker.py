@@ -27,6 +27,16 @@ def configuration(**picker: Any) -> dict[str, Any]:
     }
 
 
+def test_tenants_are_refused_whom_nobody_would_ask(tmp_path: Path) -> None:
+    file = tmp_path / "tidegate.yaml"
+    file.write_text(yaml.safe_dump({**configuration(), "tenants": [{"name": "acme"}]}))
+    done = subprocess.run(
+        tidegate("picker", "--config", str(file)), cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 2
+    assert "tenants: expected none for a picker" in done.stderr
+
+
 @pytest.mark.parametrize("key", ["admin.port", "control.ext_proc_port", "picker.health_port"])
 def test_a_port_already_taken_is_one_clear_line(tmp_path: Path, key: str) -> None:
     config = configuration()
