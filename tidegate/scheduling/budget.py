@@ -14,6 +14,7 @@ import enum
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 DAY_SECONDS = 86_400
 
@@ -64,8 +65,7 @@ class Limit:
         return self.burst if self.burst is not None and self.window is Window.MINUTE else self.amount
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """What a request takes of an engine, in tokens."""
 
     input_tokens: int
@@ -73,19 +73,14 @@ class Cost:
 
     def of(self, unit: Unit) -> int:
         """Return how much of ``unit`` it is."""
-        match unit:
-            case Unit.REQUESTS:
-                return 1
-            case Unit.INPUT_TOKENS:
-                return self.input_tokens
-            case Unit.OUTPUT_TOKENS:
-                return self.output_tokens
-            case Unit.TOKENS:
-                return self.input_tokens + self.output_tokens
+        if unit is Unit.REQUESTS:
+            return 1
+        if unit is Unit.TOKENS:
+            return self.input_tokens + self.output_tokens
+        return self.input_tokens if unit is Unit.INPUT_TOKENS else self.output_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Exceeded:
+class Exceeded(NamedTuple):
     """Why a request may not go on now.
 
     Attributes:
@@ -102,8 +97,7 @@ class Exceeded:
     wait_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """What is left of a limit.
 
     Attributes:
@@ -120,20 +114,21 @@ class Left:
 class _Account:
     """One limit of one scope, and what is left of it."""
 
-    __slots__ = ("_at", "_day", "_level", "limit")
+    __slots__ = ("_at", "_capacity", "_day", "_level", "limit")
 
     def __init__(self, limit: Limit, now: float) -> None:
         self.limit = limit
+        self._capacity = limit.capacity
         self._level = float(limit.capacity)
         self._at = now
         self._day = math.floor(now / DAY_SECONDS)
 
     def refill(self, now: float) -> None:
         if self.limit.window is Window.MINUTE and now > self._at:
-            self._level = min(self.limit.capacity, self._level + (now - self._at) * self.limit.amount / 60.0)
+            self._level = min(self._capacity, self._level + (now - self._at) * self.limit.amount / 60.0)
         elif self.limit.window is Window.DAY and (day := math.floor(now / DAY_SECONDS)) > self._day:
             # What was used beyond a day's limit is owed on the days after it.
-            self._level = min(self.limit.capacity, (day - self._day) * self.limit.capacity + min(0.0, self._level))
+            self._level = min(self._capacity, (day - self._day) * self._capacity + min(0.0, self._level))
             self._day = day
         self._at = max(self._at, now)
 
@@ -142,33 +137,33 @@ class _Account:
         missing = amount - self._level
         if missing <= 0:
             return 0.0
-        if amount > self.limit.capacity:
+        if amount > self._capacity:
             return math.inf
         if self.limit.window is Window.IN_FLIGHT:
             return 0.0
         if self.limit.window is Window.MINUTE:
             return missing * 60.0 / self.limit.amount
-        days = max(1, math.ceil((amount - min(0.0, self._level)) / self.limit.capacity))
+        days = max(1, math.ceil((amount - min(0.0, self._level)) / self._capacity))
         return (self._day + days) * DAY_SECONDS - now
 
     def has(self, amount: int) -> bool:
         return amount <= self._level or amount == 0
 
     def take(self, amount: float) -> None:
-        self._level = min(self.limit.capacity, self._level - amount)
+        self._level = min(self._capacity, self._level - amount)
 
     def left(self, now: float) -> Left:
         whole = max(0, math.floor(self._level))
-        if self.limit.window is Window.IN_FLIGHT or self._level >= self.limit.capacity:
+        if self.limit.window is Window.IN_FLIGHT or self._level >= self._capacity:
             return Left(self.limit, whole, 0.0)
         if self.limit.window is Window.MINUTE:
-            return Left(self.limit, whole, (self.limit.capacity - self._level) * 60.0 / self.limit.amount)
+            return Left(self.limit, whole, (self._capacity - self._level) * 60.0 / self.limit.amount)
         return Left(self.limit, whole, (self._day + 1) * DAY_SECONDS - now)
 
     def change(self, limit: Limit) -> None:
         """Go on under another amount of the same limit: what is in use stays in use, and comes back to here."""
-        self._level = limit.capacity - (self.limit.capacity - self._level)
-        self.limit = limit
+        self._level = limit.capacity - (self._capacity - self._level)
+        self.limit, self._capacity = limit, limit.capacity
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ Its labels are names out of the configuration alone: whatever a client sends mak
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tidegate.scheduling.budget import Left
+from tidegate.telemetry.families import FastCounter
 from tidegate.telemetry.status import JsonObject
 
 Budget = Mapping[str, Sequence[Left]]
@@ -23,22 +24,22 @@ class TenantFigures:
     def __init__(self, registry: CollectorRegistry, left: Callable[[], Budget]) -> None:
         """Export to ``registry``; ``left`` is asked at each scrape."""
         registry.register(_Budgets(left))
-        self._requests = Counter(
+        self._requests = FastCounter(
             "tidegate_tenant_requests_total", "Requests that were let in.", ("tenant",), registry=registry
         )
-        self._tokens = Counter(
+        self._tokens = FastCounter(
             "tidegate_tenant_tokens_total",
             "Tokens of answered requests, by kind: `input` and `output`; as expected where nobody told them.",
             ("tenant", "kind"),
             registry=registry,
         )
-        self._refusals = Counter(
+        self._refusals = FastCounter(
             "tidegate_tenant_refusals_total",
             "Requests that a limit was in the way of.",
             ("tenant", "limit"),
             registry=registry,
         )
-        self._unauthenticated = Counter(
+        self._unauthenticated = FastCounter(
             "tidegate_unauthenticated_total",
             "Requests that showed no valid credentials, by why: `missing`, `wrong`, `malformed`.",
             ("why",),
