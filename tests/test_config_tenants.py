@@ -7,8 +7,8 @@ import pytest
 
 from tests.configurations import EVERY_KEY, EVERY_KEY_OF_TENANTS, faults, parsed
 from tidegate.config_tenants import LimitSet, limits_of
+from tidegate.control_headers import CONTROL_PREFIXES
 from tidegate.scheduling.budget import Limit, Unit, Window
-from xds.edge_headers import CONTROL_PREFIXES
 
 
 def whole() -> dict[str, Any]:

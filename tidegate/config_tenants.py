@@ -81,7 +81,9 @@ class LimitSet(Section):
 class ModelLimits(Section):
     """Limits of the requests for some models, beside the others."""
 
-    model: Model = Field(description="The model's name as clients write it; `*` stands for any characters.")
+    model: Model = Field(
+        description="The model's name, the engine's where a route gives another; `*` stands for any characters."
+    )
     limits: LimitSet = Field(description="How much of it may be used by one tenant.")
 
 
