@@ -1,8 +1,19 @@
 """What a request has in common with others: the beginning of its prompt. It does not leave this process unhashed."""
 
 from extproc.body import ParsedBody
+from extproc.desk import Desk
 from tidegate.tokens import prefix
 from tidegate.tokens.prefix import Prefix
+
+
+async def begun(desk: Desk, parsed: ParsedBody, tokens: int, pool: str) -> Prefix:
+    """Return the hashed beginning of a prompt of ``tokens`` tokens, as it is known to whoever serves it.
+
+    ``pool`` is empty where the model says which it is.
+    """
+    if desk.told_prefixes and (told := await desk.told_prefixes.beginning(parsed, pool)) is not None:
+        return told
+    return beginning(parsed, tokens)
 
 
 def beginning(parsed: ParsedBody, tokens: int) -> Prefix:

@@ -44,6 +44,20 @@ MAX_CHOICES = 1024
 _DIGITS = re.compile("[0-9]{1,20}", re.ASCII)
 
 
+class Chat(NamedTuple):
+    """A conversation as it came.
+
+    Attributes:
+        messages: as they were given.
+        tools: their JSON text; empty for none.
+        options: what the client wants the chat template to know, whatever that is.
+    """
+
+    messages: Any
+    tools: bytes | msgspec.Raw = b""
+    options: Any = None
+
+
 class ParsedBody(NamedTuple):
     """What a decision needs of a body.
 
@@ -59,6 +73,7 @@ class ParsedBody(NamedTuple):
         conversation: its shape where a chat template lays the texts out.
         salt: what keeps the engine's cache of this prompt apart from others; empty for none.
         session: what stands for its session, where the body is to say; empty for none.
+        given: a single prompt as it came, a text, token ids or a conversation; ``None`` for anything else.
     """
 
     model: str
@@ -71,6 +86,7 @@ class ParsedBody(NamedTuple):
     conversation: Conversation | None = None
     salt: str = ""
     session: str = ""
+    given: str | list[int] | Chat | None = None
 
     @property
     def prompt(self) -> Prompt:

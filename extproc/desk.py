@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from extproc.body import ParsedBody
 from extproc.intake import Intake
 from extproc.sessions import SessionKeys
 from tidegate.scheduling.caller import Caller
@@ -10,6 +11,7 @@ from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.routes import Routes
 from tidegate.tokens.count import TokenCount
+from tidegate.tokens.prefix import Prefix
 from tidegate.tokens.prompt import Prompt
 
 
@@ -65,6 +67,18 @@ class Gate(Protocol):
         ...
 
 
+class ToldPrefixes(Protocol):
+    """The beginnings of prompts for engines that tell what they cache."""
+
+    def __bool__(self) -> bool:
+        """Return whether there is any such engine."""
+        ...
+
+    async def beginning(self, parsed: ParsedBody, pool: str) -> Prefix | None:
+        """Return that of one request; ``None`` where its engines are none of these. Never raises; bounded in time."""
+        ...
+
+
 class Desk(Protocol):
     """Where a request is counted and decided."""
 
@@ -76,6 +90,11 @@ class Desk(Protocol):
     @property
     def intake(self) -> Intake:
         """What reads the bodies."""
+        ...
+
+    @property
+    def told_prefixes(self) -> ToldPrefixes:
+        """What knows prompts' beginnings as engines tell of them."""
         ...
 
     def catalogue(self) -> Catalogue:

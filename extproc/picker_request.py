@@ -18,6 +18,7 @@ from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.subset import Subset
 from tidegate.tokens import prefix
 from tidegate.tokens.count import CountSource, TokenCount
+from tidegate.tokens.prefix import Prefix
 
 
 class PickerRequest:
@@ -150,6 +151,9 @@ class PickerRequest:
                     prompt = TokenCount(parsed.prompt.other_tokens, CountSource.BYTES)
                 else:
                     prompt = await self._desk.count(parsed.model, parsed.prompt)
+                beginning = prefix.NONE
+                if self._desk.wants_prefix(parsed.model, self._pool):
+                    beginning = await affinity.begun(self._desk, parsed, prompt.tokens, self._pool)
         except ApiError as error:
             return self._refused(error)
         except TimeoutError:
@@ -163,7 +167,7 @@ class PickerRequest:
                     headers={"retry-after": str(RETRY_AFTER_SECONDS)},
                 )
             )
-        return self._place(parsed, prompt)
+        return self._place(parsed, prompt, beginning)
 
     def decide_unread(self) -> Event:
         """Choose an endpoint by the headers alone."""
@@ -175,13 +179,12 @@ class PickerRequest:
         tokens = min(size // passthrough.BYTES_PER_TOKEN, passthrough.MAX_ESTIMATED_TOKENS)
         return ParsedBody(model="", texts=()), TokenCount(tokens, CountSource.BYTES)
 
-    def _place(self, parsed: ParsedBody, prompt: TokenCount, *, unread: bool = False) -> Event:
+    def _place(
+        self, parsed: ParsedBody, prompt: TokenCount, beginning: Prefix = prefix.NONE, *, unread: bool = False
+    ) -> Event:
         if self._api is None:
             raise LocalProtocolError("a decision before there was an API")
         self._model = parsed.model
-        beginning = prefix.NONE
-        if not unread and self._desk.wants_prefix(parsed.model, self._pool):
-            beginning = affinity.beginning(parsed, prompt.tokens)
         limit = parsed.max_output_tokens
         self._request = InferenceRequest(
             id=self._desk.new_id(self._request_id),

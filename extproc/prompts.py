@@ -15,11 +15,13 @@ class Prompts(NamedTuple):
         texts: those given as text.
         known_tokens: how many token ids the others have.
         number: how many prompts there are.
+        given: the only one, as it came; ``None`` for a batch.
     """
 
     texts: tuple[str, ...]
     known_tokens: int
     number: int
+    given: str | list[int] | None = None
 
 
 def of_field(param: str, value: Any) -> Prompts:
@@ -31,13 +33,13 @@ def of_field(param: str, value: Any) -> Prompts:
     if value is None:
         raise missing(param)
     if isinstance(value, str):
-        return Prompts((value,), 0, 1)
+        return Prompts((value,), 0, 1, value)
     if not isinstance(value, list):
         raise wrong_type(param, EXPECTED)
     if not value:
         raise wrong_value(param, "at least one prompt")
     if are_ids(value):
-        return Prompts((), len(value), 1)
+        return Prompts((), len(value), 1, value)
     if len(value) > MAX_ITEMS:
         raise wrong_value(param, f"at most {MAX_ITEMS} prompts")
     texts: list[str] = []

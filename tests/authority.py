@@ -1,5 +1,6 @@
 """Certificates for tests, from authorities that live as long as the test."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,12 @@ class Authority:
         certificate.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
         issued.private_key_pem.write_to_path(key)
         return certificate, key
+
+    def issue_expired(self, identity: str) -> tuple[bytes, bytes]:
+        """Return a key, and a certificate for ``identity`` that is over."""
+        yesterday = datetime.now(UTC) - timedelta(days=1)
+        issued = self._ca.issue_cert(identity, not_before=yesterday - timedelta(days=1), not_after=yesterday)
+        return issued.private_key_pem.bytes(), b"".join(part.bytes() for part in issued.cert_chain_pems)
 
 
 def tls(server: Authority, client: Authority, identity: str = HERE) -> dict[str, Any]:

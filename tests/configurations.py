@@ -83,6 +83,7 @@ EVERY_KEY: dict[str, Any] = {
             "fail_open": True,
             "timeout_seconds": 600.0,
             "tokenizer": None,
+            "kv_events": {"port": 6000, "replay_port": 6001, "topic": "kv@", "block_size": 32},
             "usage": "stream",
             "inject_usage": False,
             "endpoints": [
@@ -93,6 +94,8 @@ EVERY_KEY: dict[str, Any] = {
                     "models": ["llama-3"],
                     "max_running": 256,
                     "gpu": "h100",
+                    "kv_events_port": 6002,
+                    "kv_events_replay_port": 6003,
                 }
             ],
         },

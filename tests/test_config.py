@@ -134,11 +134,14 @@ def test_equal_addresses_are_written_alike() -> None:
             "pools.0.polices",
             (
                 "name, engine, models, adapters, policy, filters, scorers, lanes, destinations, retries, fail_open, "
-                "timeout_seconds, tokenizer, usage, inject_usage, endpoints"
+                "timeout_seconds, tokenizer, kv_events, usage, inject_usage, endpoints"
             ),
         ),
         ("pools.0.scorers.0.share", "name, weight"),
-        ("pools.0.endpoints.0.port", "address, weight, role, models, max_running, gpu"),
+        (
+            "pools.0.endpoints.0.port",
+            "address, weight, role, models, max_running, gpu, kv_events_port, kv_events_replay_port",
+        ),
         ("decision_log.path", "file, sample, max_bytes"),
     ],
 )

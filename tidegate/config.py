@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from tidegate import addresses, config_tenants, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
+from tidegate.config_kv_events import KvEvents, untold
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
 from tidegate.config_routes import MAX_ROUTES, Route, senseless
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
@@ -143,6 +144,12 @@ class Endpoint(Section):
         None,
         description="What it runs on: how fast `predicted_latency` takes it for until its requests have shown it.",
     )
+    kv_events_port: Port | None = Field(
+        None, description="Where it publishes KV events, where that differs from its pool's `kv_events.port`."
+    )
+    kv_events_replay_port: Port | None = Field(
+        None, description="Where it repeats them, where that differs from its pool's `kv_events.replay_port`."
+    )
 
 
 class Pool(Section):
@@ -198,6 +205,11 @@ class Pool(Section):
         None,
         description="Absolute path of the model's own tokenizer.json, which counts prompts exactly; needs "
         "`tidegate[tokenizers]`. Without it a vocabulary is chosen by the model's name.",
+    )
+    kv_events: KvEvents | None = Field(
+        None,
+        description="Where the engines publish what they cache, in vLLM's format; it then replaces what is guessed of "
+        "their caches. Needs `tidegate[kv-events]`, and `tokenizer` for prompts that are text. Default: nowhere.",
     )
     usage: Literal["access_log", "stream"] = Field(
         "access_log",
@@ -262,6 +274,7 @@ class Config(Section):
         faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
         faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
         faults += senseless(self.routes, self.pools, self.unknown_paths.pool)
+        faults += untold((pool.kv_events, pool.engine, pool.endpoints) for pool in self.pools)
         faults += weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)
         faults += misplaced_lanes((pool.lanes, [one.address for one in pool.endpoints]) for pool in self.pools)
         if faults:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from extproc.body import (
+    Chat,
     ParsedBody,
     cache_salt,
     check_stream_options,
@@ -31,6 +32,7 @@ class _Fields(msgspec.Struct):
     stream: Any = None
     stream_options: Any = None
     cache_salt: Any = None
+    chat_template_kwargs: Any = None
 
 
 def parse(body: bytes) -> ParsedBody:
@@ -56,4 +58,5 @@ def _understand(fields: _Fields) -> ParsedBody:
         stream=truth(fields.stream),
         choices=choice_count(n=fields.n),
         salt=cache_salt(fields.cache_salt),
+        given=Chat(fields.messages, fields.tools, fields.chat_template_kwargs),
     )

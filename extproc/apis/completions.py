@@ -54,4 +54,5 @@ def _understand(fields: _Fields) -> ParsedBody:
         # Each prompt of a batch has its own choices, and best_of are generated where n are returned.
         choices=given.number * choice_count(n=fields.n, best_of=fields.best_of),
         salt=cache_salt(fields.cache_salt),
+        given=given.given,
     )

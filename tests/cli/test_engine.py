@@ -115,3 +115,31 @@ def test_its_log_lines_are_json_when_asked() -> None:
     started, stopped = map(json.loads, errors.splitlines())
     assert (started["msg"], started["address"]) == ("simulated engine started", f"127.0.0.1:{port}")
     assert (stopped["msg"], stopped["address"]) == ("simulated engine stopped", f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--port", "1", "--port", "2", "--kv-events-port", "3"],
+        ["--port", "1", "--kv-events-replay-port", "3"],
+    ],
+)
+def test_each_engine_has_ports_of_its_own_for_kv_events(options: list[str]) -> None:
+    result = CliRunner().invoke(command, options)
+    assert result.exit_code == 2
+    assert "as many ports for KV events" in " ".join(result.output.split())
+
+
+def test_a_port_for_kv_events_that_is_taken_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(command, ["--port", str(free_port()), "--kv-events-port", str(port)])
+    assert result.exit_code == 1
+    assert "cannot publish KV events on 127.0.0.1" in result.output
+
+
+def test_kv_events_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    result = CliRunner().invoke(command, ["--port", "1", "--kv-events-port", "3"])
+    assert result.exit_code == 2
+    assert "tidegate[kv-events]" in " ".join(result.output.split())

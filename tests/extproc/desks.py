@@ -2,6 +2,7 @@
 
 import asyncio
 
+from extproc.body import ParsedBody
 from extproc.desk import Catalogue, Gate
 from extproc.intake import Intake
 from extproc.sessions import SessionKeys
@@ -10,9 +11,20 @@ from tidegate.scheduling.dispatch import Decision, Refusal, RefusalReason
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.routes import Route, Routes
 from tidegate.tokens.count import CountSource, TokenCount
+from tidegate.tokens.prefix import Prefix
 from tidegate.tokens.prompt import Prompt
 
 ADDRESSES = ("10.0.0.1:8000", "10.0.0.2:8000")
+
+
+class Untold:
+    """No engine tells what it caches."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    async def beginning(self, parsed: ParsedBody, pool: str) -> Prefix | None:
+        raise AssertionError((parsed, pool))
 
 
 class FakeDesk:
@@ -34,6 +46,7 @@ class FakeDesk:
         self.reading: frozenset[str] = frozenset()
         self.prefixes = False
         self.sessions = SessionKeys()
+        self.told_prefixes = Untold()
         self.routes: Routes | None = None
 
     def follow(self, *routes: Route) -> None:

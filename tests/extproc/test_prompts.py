@@ -10,10 +10,10 @@ from extproc.prompts import Prompts, of_field
 @pytest.mark.parametrize(
     ("value", "prompts"),
     [
-        ("hello", Prompts(("hello",), 0, 1)),
-        ("", Prompts(("",), 0, 1)),
+        ("hello", Prompts(("hello",), 0, 1, "hello")),
+        ("", Prompts(("",), 0, 1, "")),
         (["a", "b"], Prompts(("a", "b"), 0, 2)),
-        ([1, 2, 3], Prompts((), 3, 1)),
+        ([1, 2, 3], Prompts((), 3, 1, [1, 2, 3])),
         ([[1], [2, 3]], Prompts((), 3, 2)),
         (["a", [1, 2]], Prompts(("a",), 2, 2)),
         ([[]], Prompts((), 0, 1)),

@@ -20,6 +20,9 @@ from google.protobuf.descriptor_pb2 import (
 
 OURS = "tidegate.envoy.v1"
 
+NOT_OF_ENVOY = {"protos/gpu_health.proto"}
+"""Contracts of our own."""
+
 PACKAGES = (
     "envoy.config.core.v3",
     "envoy.config.endpoint.v3",
@@ -55,10 +58,11 @@ def protoc(*arguments: str, root: Path) -> None:
 
 
 def compiled(root: Path, scratch: Path) -> FileDescriptorSet:
-    """Return the descriptors of everything in ``root/protos``."""
+    """Return the descriptors of everything in ``root/protos`` but of what stands for nothing of Envoy's."""
     out = scratch / "slice.pb"
     protoc(f"--descriptor_set_out={out}", root=root)
-    return FileDescriptorSet.FromString(out.read_bytes())
+    files = FileDescriptorSet.FromString(out.read_bytes())
+    return FileDescriptorSet(file=[file for file in files.file if file.name not in NOT_OF_ENVOY])
 
 
 _AS_BYTES = ("TYPE_BYTES", "TYPE_STRING")

@@ -71,7 +71,7 @@ class Engine(RuleBasedStateMachine):
     def blocks_are_conserved(self) -> None:
         inside: list[SequenceState] = [*self.engine._running, *self.engine._waiting]
         held = [block for sequence in inside for block in sequence.blocks]
-        cache = self.engine._cache
+        cache = self.engine.cache
         assert cache.free_blocks + len(set(held)) == cache.num_blocks
         assert [cache._holders[block] for block in range(cache.num_blocks)] == [
             held.count(block) for block in range(cache.num_blocks)

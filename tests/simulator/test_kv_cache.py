@@ -1,5 +1,7 @@
 """The KV cache: blocks are held, shared, remembered and reused."""
 
+from collections.abc import Hashable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -128,3 +130,43 @@ def test_blocks_are_conserved_whatever_is_taken_and_released(actions: list[tuple
             cache.release(held.pop(which % len(held)))
         distinct = {block for blocks in held for block in blocks}
         assert cache.free_blocks + len(distinct) == cache.num_blocks
+
+
+class Heard(list[tuple[str, object]]):
+    def stored(self, key: Hashable) -> None:
+        self.append(("stored", key))
+
+    def removed(self, key: Hashable) -> None:
+        self.append(("removed", key))
+
+    def cleared(self) -> None:
+        self.append(("cleared", None))
+
+
+def test_a_listener_is_told_what_can_be_found_and_what_no_longer() -> None:
+    cache = KVCache(2)
+    cache.listener = heard = Heard()
+    blocks = cache.take(2)
+    assert blocks is not None
+    cache.publish(blocks[0], "a")
+    cache.publish(blocks[1], "b")
+    cache.publish(blocks[1], "b")
+    assert heard == [("stored", "a"), ("stored", "b")]
+    assert not cache.clear()
+    cache.release(blocks)
+    cache.take(1)
+    assert heard[2:] == [("removed", "b")]
+
+
+def test_a_cleared_cache_finds_nothing() -> None:
+    cache = KVCache(2)
+    cache.listener = heard = Heard()
+    blocks = cache.take(1)
+    assert blocks is not None
+    cache.publish(blocks[0], "a")
+    cache.release(blocks)
+    assert cache.clear()
+    assert cache.match(["a"]) == []
+    assert heard[1:] == [("cleared", None)]
+    assert cache.take(2) is not None
+    assert len(heard) == 2

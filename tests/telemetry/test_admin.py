@@ -1,6 +1,7 @@
 """The admin pages, asked over HTTP."""
 
 import contextlib
+import io
 import json
 from collections.abc import AsyncIterator
 
@@ -11,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from tests.telemetry.fleets import DEAD, KNOWN, SILENT, pool
 from tidegate.fleet.view import Adapters
-from tidegate.telemetry.admin import PAGES, make_app
+from tidegate.telemetry.admin import EXPLAIN, PAGES, UnanswerableError, make_app
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.status import JsonObject, describe
 
@@ -72,6 +73,7 @@ async def test_status_tells_all_there_is_to_know_of_each_endpoint() -> None:
         "uptime_seconds": 12.346,
         "inflight_reservations": 3,
         "workers": [],
+        "kv_events": [],
     }
     known = page["pools"][0]["endpoints"][0]
     told = {**KNOWN._asdict(), "reachability": "reachable", "models": [], "pace": KNOWN.pace._asdict()}
@@ -125,3 +127,23 @@ async def test_answers_are_neither_kept_nor_guessed_at() -> None:
         response = await client.get("/status")
         assert response.headers["Cache-Control"] == "no-store"
         assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_questions_are_answered_where_they_are_asked_and_what_has_no_answer_says_so() -> None:
+    async def explain(body: bytes) -> bytes:
+        if body != b"why":
+            raise UnanswerableError(404, "nobody knows")
+        return b'{"because": 1}\n'
+
+    app = make_app(Metrics(list, int).render, list, status, explain=explain)
+    async with TestClient(TestServer(app)) as client:
+        answer = await client.post(EXPLAIN, data=b"why")
+        assert (answer.status, answer.content_type, await answer.json()) == (200, "application/json", {"because": 1})
+        answer = await client.post(EXPLAIN, data=b"what")
+        assert (answer.status, await answer.text()) == (404, "nobody knows\n")
+        assert (await client.get(EXPLAIN)).status == 405
+        assert (await client.post(EXPLAIN, data=io.BytesIO(b"x" * 2_000_000))).status == 413
+        assert EXPLAIN in await (await client.get("/")).text()
+    async with pages() as client:
+        assert (await client.post(EXPLAIN, data=b"why")).status == 404
+        assert EXPLAIN not in await (await client.get("/")).text()

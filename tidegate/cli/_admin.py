@@ -34,10 +34,10 @@ def ask(admin: str, path: str, kind: type[T]) -> tuple[bytes, T]:
     except aiohttp.ClientResponseError as error:
         raise click.ClickException(f"{admin} answered {path} with {error.status}") from None
     except (aiohttp.ClientError, ValueError) as error:
-        raise click.ClickException(f"cannot reach the admin port at {admin}: {_reason(error)}") from None
+        raise click.ClickException(f"cannot reach the admin port at {admin}: {reason(error)}") from None
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Say it as the operating system does, where it was the operating system: aiohttp would repeat the address."""
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno and error.errno > 0 else str(error)
 

@@ -1,6 +1,7 @@
 """``tidegate engine``: simulated engines to develop and test against."""
 
 import asyncio
+import importlib.util
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -84,12 +85,29 @@ from tidegate.telemetry import log
     help="Share of requests answered with 500.",
 )
 @click.option("--hang", is_flag=True, help="Accept connections and never answer.")
+@click.option(
+    "--kv-events-port",
+    "kv_events_ports",
+    type=click.IntRange(1, 65535),
+    multiple=True,
+    help="Port to publish KV events on over ZMQ, one for each port, in their order; needs tidegate[kv-events].",
+)
+@click.option(
+    "--kv-events-replay-port",
+    "kv_events_replay_ports",
+    type=click.IntRange(1, 65535),
+    multiple=True,
+    help="Port that repeats them, likewise.",
+)
+@click.option("--kv-events-topic", default="", help="Topic of the KV events.")
 @log_format_option
 def command(
     ports: tuple[int, ...],
     profiles: tuple[str, ...],
     max_num_seqs: int | None,
     num_gpu_blocks: int | None,
+    kv_events_ports: tuple[int, ...],
+    kv_events_replay_ports: tuple[int, ...],
     log_format: LogFormat,
     **options: Any,
 ) -> None:
@@ -105,11 +123,24 @@ def command(
         raise click.UsageError(
             f"{len(profiles)} profiles for {len(ports)} ports; expected one for all, or one for each"
         )
+    if len(kv_events_ports) not in {0, len(ports)} or len(kv_events_replay_ports) not in {0, len(kv_events_ports)}:
+        raise click.UsageError(
+            "expected as many ports for KV events, and to repeat them, as there are engines, or none"
+        )
+    if kv_events_ports and importlib.util.find_spec("zmq") is None:
+        raise click.UsageError("the package pyzmq, which publishes KV events, is missing; install tidegate[kv-events]")
     chosen = [_resized(PROFILES[name], max_num_seqs, num_gpu_blocks) for name in profiles]
     chosen *= len(ports) // len(chosen)
     try:
         engines = [
-            EngineSettings(port=port, profile=profile, **options) for port, profile in zip(ports, chosen, strict=True)
+            EngineSettings(port=port, profile=profile, kv_events_port=events, kv_events_replay_port=replay, **options)
+            for port, profile, events, replay in zip(
+                ports,
+                chosen,
+                kv_events_ports or [None] * len(ports),
+                kv_events_replay_ports or [None] * len(ports),
+                strict=True,
+            )
         ]
     except ValueError as error:
         raise click.UsageError(str(error)) from None

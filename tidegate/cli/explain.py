@@ -1,4 +1,4 @@
-"""``tidegate explain``: why a recorded request went where it went, by the code that decided."""
+"""``tidegate explain``: why a request went, or would go, where it goes, by the code that decides."""
 
 import json
 from collections.abc import Iterator
@@ -12,29 +12,67 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli._admin import PIPE_WIDTH
+from tidegate.cli._live import ask
 from tidegate.scheduling import pickers
 from tidegate.scheduling.explain import Case, Explanation, explain
 from tidegate.telemetry import decision_record
 from tidegate.telemetry.decision_record import MAX_LINE_BYTES, MalformedRecordError
 
 
-@click.command("explain", short_help="Say why a recorded request went where it went.")
+@click.command("explain", short_help="Say why a request went, or would go, where it goes.")
 @click.option(
     "--record",
     "file",
-    required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The file of decision_log.file.",
 )
 @click.option("--id", "wanted", help="The request's id, or its beginning; the last one recorded by default.")
+@click.option("--live", is_flag=True, help="Ask a running control plane how it would decide now.")
+@click.option("--admin", default="127.0.0.1:9090", show_default=True, metavar="HOST:PORT", help="Its admin address.")
+@click.option("--model", default="", help="The model that the request would name.")
+@click.option("--prompt", help="The prompt's text: it is counted, and looked for in what engines have cached.")
+@click.option("--prompt-tokens", type=click.IntRange(0), help="How many tokens it has; otherwise those of --prompt.")
+@click.option("--max-tokens", type=click.IntRange(0), help="The most tokens that the client would take.")
+@click.option("--pool", default="", help="The pool that a route would name.")
+@click.option("--session", default="", help="The name of its session.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(file: Path, wanted: str | None, as_json: bool) -> None:
-    """Replay a recorded decision: what each filter did, every score, what the pick rests on, and the runner-up.
+def command(
+    file: Path | None,
+    wanted: str | None,
+    live: bool,
+    admin: str,
+    model: str,
+    prompt: str | None,
+    prompt_tokens: int | None,
+    max_tokens: int | None,
+    pool: str,
+    session: str,
+    as_json: bool,
+) -> None:
+    """Explain a decision: what each filter did, every score, what the pick rests on, and the runner-up.
 
-    What a policy remembers from one request to the next, as round_robin does, is not recorded; where the order differs
-    from the pick for that reason, the pick is the recorded one.
+    With --record, of a request that was recorded. What a policy remembers from one request to the next, as round_robin
+    does, is not recorded; where the order differs from the pick for that reason, the pick is the recorded one.
+
+    With --live, of one that is only asked about: a control plane says how it would decide now, and sends and reserves
+    nothing. Where chance settles a tie, it may fall otherwise the next time.
     """
-    case = _find(file, wanted)
+    if live == (file is not None):
+        raise click.UsageError("expected either --record FILE or --live")
+    if file is not None:
+        case = _find(file, wanted)
+    elif prompt is None and prompt_tokens is None:
+        raise click.UsageError("--live needs --prompt or --prompt-tokens")
+    else:
+        question = {
+            "model": model,
+            "prompt": prompt,
+            "prompt_tokens": prompt_tokens,
+            "max_tokens": max_tokens,
+            "pool": pool,
+            "session": session,
+        }
+        case = _read(ask(admin, question), admin)
     try:
         explanation = explain(case, pickers.make(case.policy.picker, dict(case.policy.weights)))
     except (KeyError, ValueError) as error:

@@ -29,6 +29,7 @@ def declared(config: Config) -> PoolsDeclared:
                 ),
                 adapters=pool.adapters,
                 reckons=pickers.learns(pool.policy) or bool(pool.lanes),
+                told=pool.kv_events is not None,
             )
             for pool in config.pools
         )

@@ -165,12 +165,22 @@ class CacheFollower:
     block whose parent is not known is passed over. The ranks of a data-parallel engine are taken for one cache.
     """
 
-    def __init__(self, address: str, model: str) -> None:
-        """Follow the engine at ``address``, whose prompts are hashed with ``model`` as their key."""
+    def __init__(self, address: str, model: str, block_size: int | None = None) -> None:
+        """Follow the engine at ``address``, whose prompts are hashed with ``model`` as their key.
+
+        Blocks of another ``block_size``, in tokens, are passed over.
+        """
+        self.odd_size: int | None = None
+        """The size of such a block, where one came."""
         self._address = address
         self._model = model
+        self._block_size = block_size
         self._next: dict[int, int] = {}
         self._chained: OrderedDict[int | bytes, int] = OrderedDict()
+
+    def expected(self, rank: int) -> int | None:
+        """Return the number that the next batch of ``rank`` is to have; ``None`` where any will do."""
+        return self._next.get(rank)
 
     def take(self, batch: Batch) -> list[FleetEvent]:
         """Return what ``batch`` changes."""
@@ -189,6 +199,8 @@ class CacheFollower:
 
     def _understood(self, event: KvEvent) -> Iterator[FleetEvent]:
         match event:
+            case Stored() if self._block_size not in {None, event.block_size}:
+                self.odd_size = event.block_size
             case Stored():
                 hashes = self._place(event)
                 if hashes:

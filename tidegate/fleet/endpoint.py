@@ -36,6 +36,7 @@ class PoolSpec:
         adapters: patterns of the names of LoRA adapters, likewise, over the model that the engines hold.
         reckons: what the endpoints work on, and how fast, is reckoned; it costs a tenth of a request's time, and few
             policies read it.
+        told: its engines say themselves what they cache, so nothing is guessed of it.
     """
 
     name: str
@@ -44,3 +45,4 @@ class PoolSpec:
     endpoints: tuple[EndpointSpec, ...]
     adapters: tuple[str, ...] = ()
     reckons: bool = True
+    told: bool = False

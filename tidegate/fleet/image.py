@@ -12,7 +12,11 @@ from tidegate.fleet.rates import ScaleImage
 
 @dataclass(frozen=True, slots=True)
 class MemberImage:
-    """One endpoint, as in ``member.Member``; ``failures`` are failed connections in a row."""
+    """One endpoint, as in ``member.Member``; ``failures`` are failed connections in a row.
+
+    ``told`` are the blocks that its engine says it caches, those that leave first going first: no engine says anything
+    twice. What is guessed of caches is learned anew.
+    """
 
     address: str
     failures: int
@@ -22,6 +26,7 @@ class MemberImage:
     own_at_scrape: int
     foreign: float | None
     rates: tuple[ScaleImage, ScaleImage]
+    told: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ class Member:
         foreign: requests of others there, by the last report; ``None`` when that did not say.
         adapters: LoRA adapters there, by the last report; ``None`` when that did not say.
         prefixes: where it is noted what its cache holds.
+        told: what its cache holds is what its engine says, and nothing else is taken for a sign of it.
         work: what it is working on, and how fast.
     """
 
@@ -42,12 +43,14 @@ class Member:
         "report",
         "reported_at",
         "spec",
+        "told",
         "work",
     )
 
     def __init__(self, spec: EndpointSpec, prefixes: PrefixIndex) -> None:
         self.spec = spec
         self.prefixes = prefixes
+        self.told = False
         self.adapters: Adapters | None = None
         self.work = Work(prior(spec.gpu))
         self.connections = ConnectionRecord()
@@ -56,17 +59,27 @@ class Member:
         self.own_at_scrape = 0
         self.foreign: float | None = None
 
-    def declare(self, spec: EndpointSpec, prefixes: PrefixIndex) -> None:
-        """Take over what is declared of it now, and where it is noted what its cache holds."""
-        self.spec, self.prefixes = spec, prefixes
+    def declare(self, spec: EndpointSpec, prefixes: PrefixIndex, *, told: bool = False) -> None:
+        """Take over what is declared of it now, where it is noted what its cache holds, and who says so."""
+        if told is not self.told:
+            prefixes.forget(spec.address)
+        self.spec, self.prefixes, self.told = spec, prefixes, told
         self.work.rates.expect(prior(spec.gpu))
         prefixes.resize(spec.address, self.report.kv_capacity_tokens)
+
+    def presume_empty(self) -> None:
+        """Forget what its cache held, because its engine seems to have begun anew.
+
+        An engine that tells is taken at its word: its own events may be ahead of what is seen from outside.
+        """
+        if not self.told:
+            self.prefixes.forget(self.spec.address)
 
     def take(self, report: EngineReport, foreign: float | None, now: float) -> None:
         """Take in ``report`` of ``now`` (seconds), with the ``foreign`` requests that it shows."""
         if restarted(self.report, report):
             self.work.restarted()
-            self.prefixes.forget(self.spec.address)
+            self.presume_empty()
         if report.kv_capacity_tokens != self.report.kv_capacity_tokens:
             self.prefixes.resize(self.spec.address, report.kv_capacity_tokens)
             self.work.rates.holds(report.kv_capacity_tokens)

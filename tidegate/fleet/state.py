@@ -169,6 +169,7 @@ class Fleet:
                     member.own_at_scrape,
                     member.foreign,
                     member.work.rates.image(),
+                    tuple(member.prefixes.held(address)) if member.told else (),
                 )
                 for address, member in self._endpoints.items()
             ),
@@ -194,6 +195,8 @@ class Fleet:
             member.report, member.reported_at = known.report, known.reported_at
             member.own_at_scrape, member.foreign = known.own_at_scrape, known.foreign
             member.work.rates.restore(known.rates, known.report.kv_capacity_tokens)
+            member.prefixes.resize(known.address, known.report.kv_capacity_tokens)
+            member.prefixes.hold(known.address, known.told[::-1], 1)
         for reservation in sorted(image.reservations, key=lambda one: one.reserved_at):
             self._work_on(reservation, reservation.reserved_at)
             self.ledger.reserve(reservation, now)
@@ -223,7 +226,7 @@ class Fleet:
             pool.prefixes.admit((endpoint.address for endpoint in spec.endpoints), most)
             for endpoint in spec.endpoints:
                 member = self._endpoints.get(endpoint.address) or Member(endpoint, pool.prefixes)
-                member.declare(endpoint, pool.prefixes)
+                member.declare(endpoint, pool.prefixes, told=spec.told)
                 endpoints[endpoint.address] = member
             pool.spec, pool.ejected = spec, None
             pool.places = {endpoint.address: place for place, endpoint in enumerate(spec.endpoints)}
@@ -267,7 +270,7 @@ class Fleet:
         if changed:
             if event.unreachable:
                 # Nothing listens there: whatever it is that comes back begins with an empty cache.
-                member.prefixes.forget(event.address)
+                member.presume_empty()
             yield self._reachability_changed(member, before, event.reason)
 
     def _reachability_changed(self, member: Member, before: Reachability, reason: str) -> ReachabilityChanged:
@@ -286,7 +289,7 @@ class Fleet:
         self.ledger.reserve(reservation, now)
         if pool is not None:
             pool.request_tokens.observe(reservation.tokens)
-            if event.prefix:
+            if event.prefix and not pool.spec.told:
                 pool.prefixes.hold(reservation.address, event.prefix, event.block_tokens)
         return ()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tidegate.config import Config
 from tidegate.discovery import static
+from tidegate.engines.kv_watch import KvWatch
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import (
     FleetChange,
@@ -24,11 +25,12 @@ from tidegate.fleet.events import (
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
-from tidegate.runtime import ports, services
+from tidegate.runtime import ports, services, told_caches
 from tidegate.runtime.alone import Alone
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
 from tidegate.runtime.discovery_log import DiscoveryLog
+from tidegate.runtime.inquiry import Inquiry
 from tidegate.runtime.learned_weights import LearnedWeights
 from tidegate.runtime.lessons import lesson
 from tidegate.runtime.publisher import Publisher
@@ -100,6 +102,7 @@ class ControlPlane:
         self._discovery = DiscoveryServer(DiscoveryLog(self._metrics))
         self._weights = LearnedWeights()
         self._publisher = Publisher(self._discovery, self._weighed, time.monotonic)
+        self._told = KvWatch(self._apply, self._metrics.kv_events, random.SystemRandom())
         self._watched = ConfigFile(file, config)
 
     def reload(self) -> None:
@@ -124,6 +127,7 @@ class ControlPlane:
             async with asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(self._scraper.run()),
+                    tasks.create_task(self._told.run()),
                     tasks.create_task(self._publisher.run(lambda: self._config)),
                     tasks.create_task(self._expire()),
                     tasks.create_task(self._weigh()),
@@ -246,6 +250,7 @@ class ControlPlane:
         self._sizes.keep(pool.name for pool in config.pools)
         self._apply(declared)
         self._scraper.watch({endpoint.address: pool.engine for pool in declared.pools for endpoint in pool.endpoints})
+        self._told.watch(told_caches.sources(config))
         self._publisher.publish(config)
 
     async def _reloaded(self, config: Config) -> None:
@@ -311,8 +316,14 @@ class ControlPlane:
             config_file=str(self._file),
             uptime_seconds=time.monotonic() - self._started_at,
             reservations=len(self._fleet.ledger),
+            kv_events=told_caches.described(self._told.standings()),
             workers=self._deciding.status(),
         )
+
+    def _inquiry(self) -> Inquiry:
+        if isinstance(self._deciding, Alone):
+            return Inquiry.of(self._deciding.decider)
+        return Inquiry.beside_workers(self._fleet, lambda: self._config)
 
     async def _listen(self, listening: contextlib.AsyncExitStack) -> None:
         control = self._config.control
@@ -322,6 +333,7 @@ class ControlPlane:
             lambda: sorted({*self._unready, *self._deciding.unready()}),
             self._status,
             self._tenants.describe if self._tenants is not None else admin.no_tenants,
+            self._inquiry().answer,
         )
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
         await listening.enter_async_context(

@@ -20,6 +20,7 @@ from tidegate.runtime.desk import Desk, Journal
 from tidegate.runtime.figures import Figures
 from tidegate.runtime.prompts import PromptCounter
 from tidegate.runtime.tenants import Tenants
+from tidegate.runtime.token_prefixes import TokenPrefixes
 from tidegate.scheduling.dispatch import Dispatcher
 from tidegate.telemetry.decision_log import DecisionLog
 from tidegate.tokens.correction import Corrections
@@ -55,8 +56,9 @@ class Decider:
         # Nothing secret hangs on it, and the system's own asks the kernel for every number.
         self.dispatcher = Dispatcher(fleet, random.Random())  # noqa: S311
         self.prompts = PromptCounter(self.counter, corrections, figures, self.dispatcher.pool_of)
+        self.told_prefixes = TokenPrefixes(self.dispatcher.route_of, self.counter, self.prompts.tokenizer)
         self.desk = Desk(
-            *(self.dispatcher, self.prompts, figures, new_id, journal, time.monotonic, self.intake),
+            *(self.dispatcher, self.prompts, figures, new_id, journal, time.monotonic, self.intake, self.told_prefixes),
             started_at=started_at,
         )
 
@@ -85,6 +87,7 @@ class Decider:
         if self.tenants is not None:
             self.tenants.configure(config)
             self.desk.gate = self.tenants if config.tenants else None
+        self.told_prefixes.configure(config)
 
     def recording(self, config: Config, suffix: str = "") -> DecisionLog | None:
         """Have decisions recorded where ``config`` says so; return what is to be run to write them.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from extproc.desk import Catalogue, Gate
+from extproc.desk import Catalogue, Gate, ToldPrefixes
 from extproc.intake import Intake
 from extproc.sessions import SessionKeys
 from extproc.transport import Outcome
@@ -47,6 +47,7 @@ class Desk:
         journal: Journal,
         clock: Callable[[], float],
         intake: Intake,
+        told_prefixes: ToldPrefixes,
         *,
         started_at: int,
     ) -> None:
@@ -57,6 +58,7 @@ class Desk:
         """
         self.intake = intake
         self.gate: Gate | None = None
+        self.told_prefixes = told_prefixes
         self._dispatcher = dispatcher
         self._prompts = prompts
         self._figures = figures

@@ -14,6 +14,7 @@ from extproc.picker_exchange import PickerExchange
 from extproc.transport import SERVICE
 from tidegate.config import Config
 from tidegate.discovery import static
+from tidegate.engines.kv_watch import KvWatch
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import (
     FleetChange,
@@ -27,9 +28,10 @@ from tidegate.fleet.events import (
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
-from tidegate.runtime import ports, services
+from tidegate.runtime import ports, services, told_caches
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
+from tidegate.runtime.inquiry import Inquiry
 from tidegate.runtime.lessons import lesson
 from tidegate.runtime.picked import PickedRequests
 from tidegate.runtime.reload import ConfigFile
@@ -71,6 +73,7 @@ class PickerPlane:
             random.SystemRandom(),
             lambda _, outcome, took: self._metrics.scraped(outcome, took),
         )
+        self._told = KvWatch(self._apply, self._metrics.kv_events, random.SystemRandom())
         self._watched = ConfigFile(file, config)
 
     def reload(self) -> None:
@@ -89,11 +92,13 @@ class PickerPlane:
         async with contextlib.AsyncExitStack() as listening:
             listening.callback(self._decider.close)
             self._take_over(self._config)
-            app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status)
+            explain = Inquiry.of(self._decider).answer
+            app = admin.make_app(self._metrics.render, lambda: sorted(self._unready), self._status, explain=explain)
             await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
             async with asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(self._scraper.run()),
+                    tasks.create_task(self._told.run()),
                     tasks.create_task(self._renew()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
                 ]
@@ -179,6 +184,7 @@ class PickerPlane:
         self._metrics.configure(declared.pools)
         self._apply(declared)
         self._scraper.watch({endpoint.address: pool.engine for pool in declared.pools for endpoint in pool.endpoints})
+        self._told.watch(told_caches.sources(config))
         self._decider.configure(config)
         self._picked.configure(config)
 
@@ -202,4 +208,5 @@ class PickerPlane:
             config_file=str(self._file),
             uptime_seconds=time.monotonic() - self._started_at,
             reservations=len(self._fleet.ledger),
+            kv_events=told_caches.described(self._told.standings()),
         )

@@ -63,6 +63,10 @@ class PromptCounter:
         self._counter.use(self._loaded)
         self._corrections.keep(pool.name for pool in config.pools)
 
+    def tokenizer(self, file: str) -> Tokenizer | None:
+        """Return the tokenizer in ``file``, of those that were loaded."""
+        return self._loaded.get(file)
+
     async def count(self, model: str, prompt: Prompt, pool: str = "") -> TokenCount:
         """Count the tokens of ``prompt`` as ``model`` would, in bounded time; raises nothing but a cancellation.
 

@@ -22,7 +22,7 @@ from tidegate.scheduling.pickers import PickerContract, make, uses_prefix
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
-from tidegate.scheduling.routing import ModelRoutes
+from tidegate.scheduling.routing import ModelRoutes, Route
 
 PickerMaker = Callable[[str, Mapping[str, float]], PickerContract]
 """Returns a fresh picker of a policy's name; with the weights of its scorers, empty for its own."""
@@ -124,6 +124,10 @@ class Dispatcher:
     def pool_of(self, model: str) -> str | None:
         """Return the name of the pool that serves ``model``, or ``None``."""
         return self._routes.pool_of(model)
+
+    def route_of(self, model: str) -> Route | None:
+        """Return the way to what serves ``model``, or ``None``."""
+        return self._routes.find(model)
 
     def wants_prefix(self, model: str, pool: str = "") -> bool:
         """Return whether decisions on requests for ``model``, or those for ``pool``, look at the prompt's beginning."""

@@ -56,7 +56,7 @@ class BatchingEngine:
         self._profile = profile
         self._max_model_len = max_model_len
         self._max_requests = profile.max_num_seqs + max_queue
-        self._cache = KVCache(profile.num_gpu_blocks - 1)
+        self.cache = KVCache(profile.num_gpu_blocks - 1)
         self._running: list[SequenceState] = []
         self._waiting: deque[SequenceState] = deque()
         self._live: dict[str, SequenceState] = {}
@@ -65,7 +65,7 @@ class BatchingEngine:
     @property
     def gauges(self) -> Gauges:
         """What the engine holds at this moment."""
-        return Gauges(len(self._running), len(self._waiting), self._cache.usage)
+        return Gauges(len(self._running), len(self._waiting), self.cache.usage)
 
     def submit(self, requests: Sequence[EngineRequest], now: float) -> None:
         """Take in ``requests`` at ``now``, all or none.
@@ -96,7 +96,7 @@ class BatchingEngine:
             self._running.remove(sequence)
         else:
             self._waiting.remove(sequence)
-        self._cache.release(sequence.blocks)
+        self.cache.release(sequence.blocks)
         return True
 
     def begin(self, now: float) -> float | None:
@@ -178,14 +178,14 @@ class BatchingEngine:
             sequence = self._waiting[0]
             # The last token is always computed: it is what the next one comes from.
             reusable = min(len(sequence.request.block_keys), (sequence.known - 1) // BLOCK_SIZE)
-            reused = self._cache.match(islice(sequence.request.block_keys, reusable))
+            reused = self.cache.match(islice(sequence.request.block_keys, reusable))
             found = len(reused) * BLOCK_SIZE
             # Admitted only when all of it fits now (vLLM's scheduler_reserve_full_isl), or long prompts would start
             # in chunks and throw one another out.
-            if not self._cache.fits(reused, _blocks_for(sequence.known) - len(reused)):
+            if not self.cache.fits(reused, _blocks_for(sequence.known) - len(reused)):
                 return
             tokens = min(sequence.known - found, budget)
-            self._cache.hold(reused)
+            self.cache.hold(reused)
             sequence.blocks = reused
             sequence.computed = found
             self._extend(sequence, tokens)
@@ -201,18 +201,18 @@ class BatchingEngine:
     def _extend(self, sequence: SequenceState, tokens: int) -> bool:
         """Give ``sequence`` the blocks that ``tokens`` more need; return whether there were enough."""
         until = sequence.computed + tokens
-        fresh = self._cache.take(_blocks_for(until) - len(sequence.blocks))
+        fresh = self.cache.take(_blocks_for(until) - len(sequence.blocks))
         if fresh is None:
             return False
         sequence.blocks += fresh
         keys = sequence.request.block_keys
         # Found from now on, not only when the step ends: requests admitted in one step share their prefix, as in vLLM.
         for at in range(sequence.computed // BLOCK_SIZE, min(until // BLOCK_SIZE, len(keys))):
-            self._cache.publish(sequence.blocks[at], keys[at])
+            self.cache.publish(sequence.blocks[at], keys[at])
         return True
 
     def _preempt(self, sequence: SequenceState) -> str:
-        self._cache.release(sequence.blocks)
+        self.cache.release(sequence.blocks)
         sequence.blocks = []
         sequence.computed = 0
         sequence.preemptions += 1
@@ -228,7 +228,7 @@ class BatchingEngine:
         request, counters = sequence.request, self.counters
         del self._live[request.id]
         self._running.remove(sequence)
-        self._cache.release(sequence.blocks)
+        self.cache.release(sequence.blocks)
         at_limit = 0 < request.output_tokens == request.max_tokens
         reason = FinishReason.LENGTH if at_limit else FinishReason.STOP
         counters.finished[reason] += 1

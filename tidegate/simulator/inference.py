@@ -37,6 +37,7 @@ class Inference:
         """HTTP requests under way here, as ``/load`` tells."""
         self._engine = engine
         self._settings = settings
+        self._told = settings.kv_events_port is not None
         self._lengths = random.Random(settings.seed)  # noqa: S311  not for secrets
         self._failures = random.Random(f"failures {settings.seed}")  # noqa: S311
         self._numbers = random.Random(f"ids {settings.seed} {time.time_ns()}")  # noqa: S311
@@ -65,7 +66,7 @@ class Inference:
         prompts = openai_requests.embedding(body, self._settings.context_tokens)
         number = self._number()
         requests = [
-            EngineRequest(f"{number}-{at}", len(prompt) // TOKEN_BYTES, 0, 0, block_keys(prompt))
+            EngineRequest(f"{number}-{at}", len(prompt) // TOKEN_BYTES, 0, 0, block_keys(prompt, told=self._told))
             for at, prompt in enumerate(prompts)
         ]
         inbox = self._submit(requests)
@@ -117,7 +118,7 @@ class Inference:
                 natural = draw_output_tokens(self._settings.mean_output_tokens, self._lengths)
                 tokens = limit if wanted.ignore_eos else min(natural, limit)
                 answer = Answer(prompt, choice, tokens, ends=tokens < limit)
-                keys = block_keys(prompt + answer.encoded())
+                keys = block_keys(prompt + answer.encoded(), told=self._told)
                 request = EngineRequest(f"{number}-{len(sequences)}", prompt_tokens, tokens, limit, keys)
                 sequences.append(_Sequence(request, answer))
         return sequences

@@ -7,6 +7,23 @@ until it is handed out again: the least recently used first (vLLM's ``BlockPool`
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Protocol
+
+
+class Listener(Protocol):
+    """Is told what the cache comes to hold and to lose."""
+
+    def stored(self, key: Hashable) -> None:
+        """The block ``key`` can be found now."""
+        ...
+
+    def removed(self, key: Hashable) -> None:
+        """It can be found no longer."""
+        ...
+
+    def cleared(self) -> None:
+        """No block can be found any more."""
+        ...
 
 
 class KVCache:
@@ -14,6 +31,7 @@ class KVCache:
 
     def __init__(self, num_blocks: int) -> None:
         """Start with ``num_blocks`` empty blocks, all free."""
+        self.listener: Listener | None = None
         self._holders = [0] * num_blocks
         self._keys: list[Hashable | None] = [None] * num_blocks
         self._by_key: dict[Hashable, int] = {}
@@ -65,6 +83,8 @@ class KVCache:
         if self._keys[block] is None and key not in self._by_key:
             self._keys[block] = key
             self._by_key[key] = block
+            if self.listener is not None:
+                self.listener.stored(key)
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give up one hold on each of ``blocks``, which stand in the order of the request.
@@ -76,11 +96,23 @@ class KVCache:
             if not self._holders[block]:
                 self._free[block] = None
 
+    def clear(self) -> bool:
+        """Forget the content of all blocks; as in vLLM, while any is held nothing happens, and it returns ``False``."""
+        if len(self._free) != len(self._holders):
+            return False
+        self._keys = [None] * len(self._keys)
+        self._by_key.clear()
+        if self.listener is not None:
+            self.listener.cleared()
+        return True
+
     def _take_oldest(self) -> int:
         block, _ = self._free.popitem(last=False)
         key = self._keys[block]
         if key is not None:
             del self._by_key[key]
             self._keys[block] = None
+            if self.listener is not None:
+                self.listener.removed(key)
         self._holders[block] = 1
         return block

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tidegate.simulator.batching import BatchingEngine
@@ -15,6 +15,10 @@ _BURST_SECONDS = 0.002
 _MAX_LAG_SECONDS = 0.1
 """How far the engine may fall behind the clock before it gives up catching up: a process that lacks CPU, or a machine
 that slept."""
+
+
+def nobody() -> None:
+    """Tell nobody."""
 
 
 class Update(NamedTuple):
@@ -48,9 +52,13 @@ class Inbox:
 class LiveEngine:
     """One engine on the event loop's clock."""
 
-    def __init__(self, model: BatchingEngine, speed: float) -> None:
-        """Prepare to run ``model``, ``speed`` times as fast as its profile says, on the event loop that runs now."""
+    def __init__(self, model: BatchingEngine, speed: float, told: Callable[[], object] = nobody) -> None:
+        """Prepare to run ``model``, ``speed`` times as fast as its profile says, on the event loop that runs now.
+
+        ``told`` is called when a step has begun, and may have changed the KV cache.
+        """
         self.model = model
+        self._told = told
         self.gauges = Gauges()
         """As of the last step: a frozen engine shows old ones, as vLLM does."""
         self._speed = speed
@@ -100,6 +108,7 @@ class LiveEngine:
         while True:
             await self._thawed()
             duration = self.model.begin(self._time)
+            self._told()
             self.gauges = self.model.gauges
             if duration is None:
                 await self._work()

@@ -100,13 +100,32 @@ class Answer:
         return self.text().encode() + (_END if self.ends and self.tokens else b"")
 
 
-def block_keys(tokens: bytes) -> list[bytes]:
-    """Return the key of each full block of ``tokens``: a hash of the block and of the key before it."""
+class ToldBlock(bytes):
+    """The key of a block that also says what is in it, for an engine that tells what it caches.
+
+    Attributes:
+        parent: the key of the block before; empty for none.
+        tokens: those of the block.
+    """
+
+    parent: bytes
+    tokens: bytes
+
+
+def block_keys(tokens: bytes, *, told: bool = False) -> list[bytes]:
+    """Return the key of each full block of ``tokens``: a hash of the block and of the key before it.
+
+    Where they are ``told``, each is a ``ToldBlock``.
+    """
     size = BLOCK_SIZE * TOKEN_BYTES
     keys: list[bytes] = []
     key = b""
     for start in range(0, len(tokens) - size + 1, size):
-        key = hashlib.blake2b(key + tokens[start : start + size], digest_size=16).digest()
+        block, parent = tokens[start : start + size], key
+        key = hashlib.blake2b(parent + block, digest_size=16).digest()
+        if told:
+            key = ToldBlock(key)
+            key.parent, key.tokens = parent, block
         keys.append(key)
     return keys
 

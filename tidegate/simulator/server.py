@@ -15,7 +15,7 @@ from tidegate.simulator import errors, faults, metrics_page
 from tidegate.simulator.batching import BatchingEngine
 from tidegate.simulator.faults import FaultError, Faults
 from tidegate.simulator.inference import Inference
-from tidegate.simulator.live import LiveEngine
+from tidegate.simulator.live import LiveEngine, nobody
 from tidegate.simulator.settings import EngineSettings
 
 SERVED_BY = "x-served-by"
@@ -65,9 +65,44 @@ async def serve(
 @asynccontextmanager
 async def _listening(settings: EngineSettings) -> AsyncIterator["_Routes"]:
     model = BatchingEngine(settings.profile, settings.context_tokens, settings.max_queue)
-    engine = LiveEngine(model, settings.speed)
+    async with _publishing(model, settings) as flush, _answering(model, settings, flush) as routes:
+        yield routes
+
+
+@asynccontextmanager
+async def _publishing(model: BatchingEngine, settings: EngineSettings) -> AsyncIterator[Callable[[], None]]:
+    """Publish what changes in the KV cache, where that is wanted; yield what sends it off."""
+    if settings.kv_events_port is None:
+        yield nobody
+        return
+    # Here because the package is optional.
+    import zmq  # noqa: PLC0415
+
+    from tidegate.simulator.kv_publisher import KvPublisher  # noqa: PLC0415
+
+    try:
+        publisher = KvPublisher(
+            settings.host, settings.kv_events_port, settings.kv_events_replay_port, settings.kv_events_topic
+        )
+    except zmq.ZMQError as error:
+        raise ListenError(f"cannot publish KV events on {settings.host}: {error.strerror}") from None
+    model.cache.listener = publisher
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            repeating = tasks.create_task(publisher.repeat())
+            yield publisher.flush
+            repeating.cancel()
+    finally:
+        publisher.close()
+
+
+@asynccontextmanager
+async def _answering(
+    model: BatchingEngine, settings: EngineSettings, flush: Callable[[], None]
+) -> AsyncIterator["_Routes"]:
+    engine = LiveEngine(model, settings.speed, flush)
     engine.faults = Faults(fail_rate=settings.fail_rate, hang=settings.hang)
-    routes = _Routes(engine, settings)
+    routes = _Routes(engine, settings, flush)
     runner = web.AppRunner(
         routes.application(),
         access_log=None,
@@ -96,8 +131,9 @@ async def _listen(runner: web.AppRunner, settings: EngineSettings) -> str:
 class _Routes:
     """The HTTP face of one engine."""
 
-    def __init__(self, engine: LiveEngine, settings: EngineSettings) -> None:
+    def __init__(self, engine: LiveEngine, settings: EngineSettings, flush: Callable[[], None]) -> None:
         self.address = ""
+        self._flush = flush
         self.engine = engine
         self._settings = settings
         self._inference = Inference(engine, settings)
@@ -131,6 +167,7 @@ class _Routes:
                 get("/version", self._version),
                 get("/load", self._load),
                 get("/metrics", self._metrics),
+                web.post("/reset_prefix_cache", self._reset_prefix_cache),
                 get("/fault", self._faults),
                 web.post("/fault", self._set_faults),
             ]
@@ -195,6 +232,12 @@ class _Routes:
     async def _metrics(self, _: web.Request) -> web.Response:
         page = metrics_page.render(self._settings, self.engine.gauges, self.engine.model.counters, self._started_at)
         return web.Response(body=page.encode(), headers={"Content-Type": metrics_page.CONTENT_TYPE})
+
+    async def _reset_prefix_cache(self, _: web.Request) -> web.Response:
+        """Forget the KV cache, as vLLM does in its development mode; not while requests run."""
+        done = self.engine.model.cache.clear()
+        self._flush()
+        return web.Response(status=200 if done else 503)
 
     async def _faults(self, _: web.Request) -> web.Response:
         return _json(msgspec.structs.asdict(self.engine.faults))

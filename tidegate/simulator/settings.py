@@ -32,6 +32,9 @@ class EngineSettings:
         metrics_names: ``current`` for the names of vLLM 0.32, ``old`` for those before (``gpu_cache_usage_perc``).
         fail_rate: share of inference requests answered with 500 from the start, 0 to 1.
         hang: accept connections and answer nothing, from the start.
+        kv_events_port: TCP port on which KV events are published; ``None`` for nowhere.
+        kv_events_replay_port: TCP port on which they are repeated; ``None`` for nowhere.
+        kv_events_topic: their topic.
 
     Raises:
         ValueError: a value is out of its range.
@@ -49,6 +52,9 @@ class EngineSettings:
     metrics_names: MetricsNames = "current"
     fail_rate: float = 0.0
     hang: bool = False
+    kv_events_port: int | None = None
+    kv_events_replay_port: int | None = None
+    kv_events_topic: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.context_tokens <= self.profile.kv_tokens:

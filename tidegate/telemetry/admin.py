@@ -1,4 +1,4 @@
-"""The admin pages: metrics, health and status, over plain HTTP. They only answer; nothing can be changed here.
+"""The admin pages: metrics, health, status and questions, over plain HTTP. They only answer; nothing can be changed.
 
 ``/healthz`` says that the process lives, ``/readyz`` that it can do its work: restart on the one, route on the other.
 """
@@ -19,6 +19,21 @@ PAGES = {
     "/tenants": "the tenants and what they may still use, as JSON",
 }
 
+EXPLAIN = "/explain"
+"""Where ``tidegate explain --live`` asks, by POST: a prompt has no place in a URL."""
+
+
+class UnanswerableError(Exception):
+    """A question has no answer; ``status`` is the HTTP status that says so."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+Explain = Callable[[bytes], Awaitable[bytes]]
+"""Returns the decision record of a request that is only asked about, or raises ``UnanswerableError``."""
+
 
 def no_tenants() -> JsonObject:
     """Return the page of the tenants where there are none."""
@@ -30,6 +45,7 @@ def make_app(
     unready: Callable[[], Sequence[str]],
     status: Callable[[], JsonObject],
     tenants: Callable[[], JsonObject] = no_tenants,
+    explain: Explain | None = None,
 ) -> web.Application:
     """Return the application.
 
@@ -38,10 +54,14 @@ def make_app(
         unready: why the control plane cannot serve; empty when it can. One line each.
         status: the fleet (``status.describe``).
         tenants: the tenants and what they may still use.
+        explain: answers what is asked at ``EXPLAIN``; without it there is no such page.
     """
 
     async def index(_: web.Request) -> web.Response:
-        lines = (f"{path:<10} {text}\n" for path, text in PAGES.items())
+        asked = (
+            {} if explain is None else {EXPLAIN: "how a request would be decided now (POST; tidegate explain --live)"}
+        )
+        lines = (f"{path:<10} {text}\n" for path, text in {**PAGES, **asked}.items())
         return web.Response(text="Tidegate\n\n" + "".join(lines))
 
     async def metrics(_: web.Request) -> web.Response:
@@ -73,12 +93,25 @@ def make_app(
     }
     for path, page in pages.items():
         app.router.add_get(path, page, allow_head=False)
+    if explain is not None:
+        app.router.add_post(EXPLAIN, _answered_by(explain))
     app.on_response_prepare.append(_set_headers)
     return app
 
 
 def _json(page: JsonObject) -> web.Response:
     return web.Response(text=json.dumps(page, allow_nan=False), content_type="application/json")
+
+
+def _answered_by(explain: Explain) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def explained(request: web.Request) -> web.Response:
+        try:
+            record = await explain(await request.read())
+        except UnanswerableError as error:
+            return web.Response(status=error.status, text=f"{error}\n")
+        return web.Response(body=record, content_type="application/json")
+
+    return explained
 
 
 async def _set_headers(_: web.Request, response: web.StreamResponse) -> None:

@@ -157,6 +157,7 @@ class Metrics:
         )
         self._reload_ok.set(1)
         self._scrapes = counter("scrape_total", "Scrapes of engines.", "outcome")
+        self._kv_events = counter("kv_events_total", "What came of listening to engines' KV caches.", "outcome")
         self._scrape_duration = self._histogram("scrape_duration_seconds", "Of one scrape.", SCRAPE_BUCKETS)
 
     def render(self) -> bytes:
@@ -306,6 +307,10 @@ class Metrics:
         """Count a scrape of an engine and how long it took."""
         self._scrapes.labels(self._ending(outcome)).inc()
         self._scrape_duration.observe(seconds)
+
+    def kv_events(self, outcome: str) -> None:
+        """Count something that came of listening to an engine's KV events."""
+        self._kv_events.labels(self._ending(outcome)).inc()
 
 
 def _tasks() -> int:

@@ -16,6 +16,7 @@ def describe(
     uptime_seconds: float,
     reservations: int,
     workers: Sequence[JsonObject] = (),
+    kv_events: Sequence[JsonObject] = (),
 ) -> JsonObject:
     """Return the status page.
 
@@ -26,6 +27,7 @@ def describe(
         uptime_seconds: since the control plane started.
         reservations: requests that hold a place anywhere.
         workers: the processes that decide, where there are several.
+        kv_events: how it stands with the engines that tell what they cache.
     """
     return {
         "version": version,
@@ -33,6 +35,7 @@ def describe(
         "uptime_seconds": round(uptime_seconds, 3),
         "inflight_reservations": reservations,
         "workers": list(workers),
+        "kv_events": list(kv_events),
         "pools": [
             {
                 "name": pool.name,

@@ -17,6 +17,11 @@ _REMEMBERED: Final = 32
 """Characters from which on a text is remembered: a shorter one is encoded about as fast as it is looked up."""
 
 
+def no_ids(text: str, special: bool) -> Sequence[int]:  # noqa: ARG001
+    """Return the ids that are known: none."""
+    return ()
+
+
 class Tokenizer(NamedTuple):
     """What counts tokens, and how fast.
 
@@ -25,11 +30,14 @@ class Tokenizer(NamedTuple):
         count: counts a text's tokens; may raise anything.
         slowness: how many times as long as tiktoken it takes. It is given so much less to do at a time, and samples
             are so much smaller, which keeps all bounds in time.
+        ids: returns a text's token ids, with those around it that begin or end a prompt where asked; may raise
+            anything. Only a model's own has any.
     """
 
     name: str
     count: Callable[[str], int]
     slowness: int = 1
+    ids: Callable[[str, bool], Sequence[int]] = no_ids
 
 
 class Uncounted(NamedTuple):

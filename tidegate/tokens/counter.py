@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 from tidegate.tokens import families, vocabulary
 from tidegate.tokens.bounded import Tokenizer, count_in_time, encode, recall, work
@@ -47,7 +47,10 @@ class CountStats:
         """Those of them that rest on the number of bytes alone, by the reason."""
 
 
-def _contained(count: Callable[[], TokenCount]) -> TokenCount | Shortfall:
+T = TypeVar("T")
+
+
+def _contained(count: Callable[[], T]) -> T | Shortfall:
     """Return what ``count()`` returns; a tokenizer that fails costs the count, and never the request or the thread.
 
     An error of native code need not be an ``Exception``: a Rust panic is none.
@@ -170,12 +173,17 @@ class TokenCounter:
         )
         return count if isinstance(count, Shortfall) else TokenCount(recalled + count.tokens, count.source)
 
-    async def _in_a_thread(self, count: Callable[[], TokenCount]) -> TokenCount | Shortfall:
+    async def apart(self, function: Callable[[], T]) -> T | None:
+        """Return what ``function`` does, called in a thread that counts; ``None`` where it fails or takes too long."""
+        answer = await self._in_a_thread(function)
+        return None if isinstance(answer, Shortfall) else answer
+
+    async def _in_a_thread(self, count: Callable[[], T]) -> T | Shortfall:
         if not self._places.acquire(blocking=False):
             return Shortfall.SATURATED
         abandoned = threading.Event()
 
-        def run() -> TokenCount | Shortfall:
+        def run() -> T | Shortfall:
             try:
                 return Shortfall.OVERDUE if abandoned.is_set() else _contained(count)
             finally:

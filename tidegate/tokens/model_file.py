@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,13 +44,18 @@ def load(path: Path) -> Tokenizer:
         # Files made for training or for embeddings often say both, and would make every count the same.
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        _count(tokenizer, "A first sentence, 123 of them.\n")
+        _ids(tokenizer, "A first sentence, 123 of them.\n")
     except _PASSED_ON:
         raise
     except BaseException as error:  # its native code may panic, which is no Exception
         raise ModelFileError("it is no tokenizer.json that the package tokenizers understands") from error
     # The name stands in the cache's keys, so it changes with the contents.
-    return Tokenizer(hashlib.sha256(data).hexdigest()[:16], lambda text: _count(tokenizer, text), SLOWNESS)
+    return Tokenizer(
+        hashlib.sha256(data).hexdigest()[:16],
+        lambda text: len(_ids(tokenizer, text)),
+        SLOWNESS,
+        lambda text, special: _ids(tokenizer, text, special=special),
+    )
 
 
 def _read(path: Path) -> bytes:
@@ -63,8 +69,9 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _count(tokenizer: Any, text: str) -> int:
+def _ids(tokenizer: Any, text: str, *, special: bool = False) -> Sequence[int]:
     clean = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
     # Never encode(): that one keeps the interpreter to itself until it is done.
-    (encoding,) = tokenizer.encode_batch_fast([clean], add_special_tokens=False)
-    return len(encoding)
+    (encoding,) = tokenizer.encode_batch_fast([clean], add_special_tokens=special)
+    ids: Sequence[int] = encoding.ids
+    return ids

@@ -44,7 +44,7 @@ def test_the_first_channel_is_constant_and_lets_only_letters_pass(seed: int) -> 
     tokens, _ = gguf_model.vocabulary()
     tensors = gguf_model.weights(seed, tokens)
     assert np.unique(tensors["token_embd.weight"][:, 0]).size == 1
-    for block in range(gguf_model.BLOCKS):
+    for block in range(gguf_model.TINY.blocks):
         assert not tensors[f"blk.{block}.attn_output.weight"][0].any()
         assert not tensors[f"blk.{block}.ffn_down.weight"][0].any()
     sayable = [token for token, row in zip(tokens, tensors["output.weight"], strict=True) if row[0] == 0]

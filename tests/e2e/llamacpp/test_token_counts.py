@@ -3,24 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.e2e.llamacpp.engine import MODEL, Engine
-from tests.e2e.llamacpp.gguf_model import MERGES, vocabulary
+from tests.e2e.llamacpp.gguf_model import write_tokenizer
 from tests.e2e.stack import Stack, configuration, fetch, until, up
 
 TEXT = "The quick brown fox and the others jump over thirteen lazy dogs in the end. "
-
-
-def _tokenizer(path: Path) -> Path:
-    """Write the tokenizer of the test's model as its publisher would have."""
-    tokens, _ = vocabulary()
-    merges = [(first, second) for first, second in (merge.split(" ") for merge in MERGES)]
-    model = models.BPE(vocab={token: number for number, token in enumerate(tokens)}, merges=merges)
-    tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.save(str(path))
-    return path
 
 
 def _error(stack: Stack, repeats: int) -> float:
@@ -43,7 +31,8 @@ def _error(stack: Stack, repeats: int) -> float:
 def test_estimates_come_near_what_llama_cpp_counts(tmp_path: Path, llamacpp: Engine, own: bool) -> None:
     config = configuration([int(llamacpp.address.rpartition(":")[2])], engine="llamacpp")
     if own:
-        config["pools"][0]["tokenizer"] = str(_tokenizer(tmp_path / "tokenizer.json"))
+        write_tokenizer(tmp_path / "tokenizer.json")
+        config["pools"][0]["tokenizer"] = str(tmp_path / "tokenizer.json")
     with up(tmp_path, config) as stack:
         errors = [_error(stack, 20 + number % 10) for number in range(1 if own else 20)]
     if own:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 
 from extproc.apis.chat_completions import parse
-from extproc.body import ParsedBody
+from extproc.body import Chat, ParsedBody
 from extproc.conversation import IMAGE_TOKENS
 from extproc.errors import ApiError
 from tests.extproc.json_bodies import is_sound, requests
@@ -14,8 +14,19 @@ from tidegate.tokens.prompt import Conversation, Prompt
 HI = [{"role": "user", "content": "hi"}]
 
 
-def _parse(**fields: Any) -> ParsedBody:
+def _whole(**fields: Any) -> ParsedBody:
     return parse(json.dumps({"model": "m", "messages": HI, **fields}).encode())
+
+
+def _parse(**fields: Any) -> ParsedBody:
+    return _whole(**fields)._replace(given=None)
+
+
+def test_the_conversation_is_kept_as_it_came() -> None:
+    kept = _whole(tools=[{"x": 1}], chat_template_kwargs={"enable_thinking": False}).given
+
+    assert isinstance(kept, Chat)
+    assert (kept.messages, bytes(kept.tools), kept.options) == (HI, b'[{"x": 1}]', {"enable_thinking": False})
 
 
 def test_a_conversation_is_understood() -> None:

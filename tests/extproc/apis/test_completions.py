@@ -15,13 +15,18 @@ def _parse(**fields: Any) -> ParsedBody:
 
 
 def test_a_prompt_is_understood() -> None:
-    assert _parse() == ParsedBody("m", ("once",))
+    assert _parse() == ParsedBody("m", ("once",), given="once")
 
 
 def test_token_ids_are_counted_and_not_tokenised() -> None:
     parsed = _parse(prompt=[[1, 2, 3], [4]])
 
     assert (parsed.texts, parsed.known_tokens) == ((), 4)
+
+
+def test_a_single_prompt_is_kept_as_it_came() -> None:
+    assert _parse(prompt=[1, 2, 3]).given == [1, 2, 3]
+    assert _parse(prompt=["a", "b"]).given is None
 
 
 def test_each_prompt_of_a_batch_has_its_own_choices() -> None:
