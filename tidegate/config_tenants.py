@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from tidegate.config_values import Model, Section
+from tidegate.control_headers import CONTROL_PREFIXES
 from tidegate.faults import fault, shown
 from tidegate.scheduling.budget import Limit, Unit, Window
 
@@ -14,11 +15,8 @@ MAX_AMOUNT = 1_000_000_000_000
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _HASH = r"^sha256:[0-9a-f]{64}$"
 _HEADER = r"^x-[a-z0-9-]{1,62}$"
-_TAKEN_HEADERS = re.compile(
-    r"x-(gateway|llm-d|prefiller|encoder-hosts|data-parallel-host|envoy|ai-eg|token|forwarded|request|session|ratelimit)"
-    r"-.*|x-api-key|x-priority|x-canary"
-)
-"""What the edge takes away by its prefix, or what means something else already."""
+_TAKEN_HEADERS = re.compile(r"x-(forwarded|request|session|ratelimit)-.*|x-api-key|x-priority|x-canary")
+"""What means something else already, besides all that the edge takes away by its prefix."""
 
 
 def _name(name: str) -> str:
@@ -35,7 +33,7 @@ def _hash(text: str) -> str:
 
 
 def _header(name: str) -> str:
-    if not re.fullmatch(_HEADER, name, re.ASCII) or _TAKEN_HEADERS.fullmatch(name):
+    if not re.fullmatch(_HEADER, name, re.ASCII) or _TAKEN_HEADERS.fullmatch(name) or name.startswith(CONTROL_PREFIXES):
         raise fault(f"expected a header such as x-tenant-id, in lower case, that means nothing else, not {shown(name)}")
     return name
 
@@ -81,7 +79,9 @@ class LimitSet(Section):
 class ModelLimits(Section):
     """Limits of the requests for some models, beside the others."""
 
-    model: Model = Field(description="The model's name as clients write it; `*` stands for any characters.")
+    model: Model = Field(
+        description="The model's name, the engine's where a route gives another; `*` stands for any characters."
+    )
     limits: LimitSet = Field(description="How much of it may be used by one tenant.")
 
 
