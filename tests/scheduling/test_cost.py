@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.scheduling.ask import A, candidate
 from tidegate.fleet.gpu import PRIORS, prior
 from tidegate.fleet.view import EndpointView
-from tidegate.scheduling.cost import NEVER_FITS, QUEUE_SECONDS, WAIT_WEIGHT, cost, parts
+from tidegate.scheduling.cost import NEVER_FITS, QUEUE_SECONDS, WAIT_WEIGHT, cost, costs
 
 IDLE = candidate(A)._replace(pace=prior("a100"))
 SHARES, COUNTS, TOKENS = st.floats(0.0, 1.0), st.floats(0.0, 1e6), st.floats(0.0, 1e9)
@@ -34,7 +34,7 @@ def test_alone_it_takes_its_prefill_and_its_steps() -> None:
     assert (alone.others, alone.risk) == (0.0, 0.0)
     assert alone.ttft == alone.wait + alone.prefill
     assert alone.total == pytest.approx(WAIT_WEIGHT * alone.wait + alone.prefill + alone.decode + alone.queue)
-    assert parts(IDLE, 10_000, 100) == tuple(alone)
+    assert costs([candidate(A, requests=9), IDLE], 10_000, 100)[1] == alone
 
 
 def test_a_long_wait_costs_more_than_many_short_ones() -> None:
@@ -90,7 +90,7 @@ def test_a_faster_gpu_costs_less() -> None:
 def test_every_part_is_a_number_and_none_is_negative(
     endpoint: EndpointView, prompt: int, output: int, cached: int
 ) -> None:
-    assert all(0 <= part < math.inf for part in parts(endpoint._replace(cached_tokens=cached), prompt, output))
+    assert all(0 <= part < math.inf for part in cost(endpoint._replace(cached_tokens=cached), prompt, output))
 
 
 @given(

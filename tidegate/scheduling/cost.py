@@ -21,6 +21,8 @@ part               what
 =================  ====================================================================================================
 """
 
+# ruff: noqa: FURB136, PLR1730 - a call of min costs more than the rest of its line
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidegate.fleet.view import EndpointView
@@ -69,48 +71,59 @@ class Cost(NamedTuple):
         return self.wait + self.prefill
 
 
+Parts = tuple[float, float, float, float, float, float, float, float]
+"""The fields of ``Cost`` as a plain tuple."""
+
+
 def cost(endpoint: EndpointView, prompt_tokens: int, output_tokens: int) -> Cost:
     """Return what a request of ``prompt_tokens`` tokens costs on ``endpoint`` that answers with ``output_tokens``."""
-    return Cost(*parts(endpoint, prompt_tokens, output_tokens))
+    return Cost(*costs((endpoint,), prompt_tokens, output_tokens)[0])
 
 
-def parts(
-    endpoint: EndpointView, prompt_tokens: int, output_tokens: int
-) -> tuple[float, float, float, float, float, float, float, float]:
-    """Return the fields of ``cost`` as a plain tuple: this is asked of every candidate of every decision.
+def costs(endpoints: Iterable[EndpointView], prompt_tokens: int, output_tokens: int) -> list[Parts]:
+    """Return the fields of ``cost`` for each of ``endpoints``: this is asked of every candidate of every decision.
 
-    Written without calls for that reason; ``Pace`` says what its figures mean.
+    Written as one loop without calls for that reason; ``Pace`` says what its figures mean.
     """
-    prefill_seconds, step_seconds, sequence_seconds, context_seconds, step_tokens, max_batch, kv_tokens = endpoint.pace
-    there, context, busy, failing = endpoint.requests, endpoint.context, endpoint.busy, endpoint.failing
-    batch = min(max_batch, there)
-    step = step_seconds + batch * sequence_seconds + (min(kv_tokens, context)) * context_seconds
-    each = prefill_seconds + step / step_tokens
-    uncached = prompt_tokens - endpoint.cached_tokens
-    uncached = max(uncached, 0)
+    need, halfway, half = prompt_tokens + output_tokens, prompt_tokens + output_tokens / 2, output_tokens / 2
+    found = []
+    for endpoint in endpoints:
+        prefill_seconds, step_seconds, sequence_seconds, context_seconds, step_tokens, max_batch, kv_tokens = (
+            endpoint.pace
+        )
+        there, context, busy = endpoint.requests, endpoint.context, endpoint.busy
+        batch = there if there < max_batch else max_batch
+        if context > kv_tokens:
+            context = kv_tokens
+        step = step_seconds + batch * sequence_seconds + context * context_seconds
+        each = prefill_seconds + step / step_tokens
+        uncached = prompt_tokens - endpoint.cached_tokens
+        if uncached < 0:
+            uncached = 0
 
-    prefill = uncached * each + step
-    grown = sequence_seconds + context_seconds * (prompt_tokens + output_tokens / 2)
-    stretch = 1.0 / (1.0 - (min(MOST_BUSY, busy)))
-    decode = output_tokens * (step + grown) * stretch
+        prefill = uncached * each + step
+        grown = sequence_seconds + context_seconds * halfway
+        stretch = 1.0 / (1.0 - (busy if busy < MOST_BUSY else MOST_BUSY))
+        decode = output_tokens * (step + grown) * stretch
 
-    wait = endpoint.backlog * each + step / 2
-    need = prompt_tokens + output_tokens
-    full, crowd = (endpoint.tokens + need) / kv_tokens, (there + 1.0) / max_batch
-    if full > 1.0 or crowd > 1.0:
-        # Room comes as requests end, in the time that one stays.
-        wait += ((max(crowd, full)) - 1.0) * output_tokens * step * stretch
-        if need > kv_tokens:
-            wait += NEVER_FITS
+        wait = endpoint.backlog * each + step / 2
+        full, crowd = (endpoint.tokens + need) / kv_tokens, (there + 1.0) / max_batch
+        if full > 1.0 or crowd > 1.0:
+            # Room comes as requests end, in the time that one stays.
+            wait += (max(crowd, full) - 1.0) * output_tokens * step * stretch
+            if need > kv_tokens:
+                wait += NEVER_FITS
 
-    # Each of those there is taken to have half of such an answer before it.
-    others = batch * (uncached * prefill_seconds + grown * output_tokens / 2)
-    later = LATER_WEIGHT * uncached * prefill_seconds * (stretch - 1.0)
-    queue = wait * wait / QUEUE_SECONDS
+        # Each of those there is taken to have half of such an answer before it.
+        own = uncached * prefill_seconds
+        others = batch * (own + grown * half)
+        later = LATER_WEIGHT * own * (stretch - 1.0)
+        queue = wait * wait / QUEUE_SECONDS
 
-    risk = 0.0
-    if failing > 0.0:
-        share = min(MOST_FAILING, failing)
-        risk = share / (1.0 - share) * (WAIT_WEIGHT * (wait + FAILURE_SECONDS) + prefill + decode)
-    total = WAIT_WEIGHT * wait + prefill + decode + others + later + queue + risk
-    return total, wait, prefill, decode, others, later, queue, risk
+        risk, failing = 0.0, endpoint.failing
+        if failing > 0.0:
+            share = min(MOST_FAILING, failing)
+            risk = share / (1.0 - share) * (WAIT_WEIGHT * (wait + FAILURE_SECONDS) + prefill + decode)
+        total = WAIT_WEIGHT * wait + prefill + decode + others + later + queue + risk
+        found.append((total, wait, prefill, decode, others, later, queue, risk))
+    return found
