@@ -15,6 +15,8 @@ part               what
                    for as long as both are there
 ``later``          what it takes from those who come after it: they find its prompt before them, the more of them the
                    busier the endpoint is with prompts
+``cache``          what is computed here although another endpoint has it: it takes the room of what others would have
+                   found, and the next of its like are spread over one more place
 ``queue``          what a long wait costs beyond itself: the square of it, for one long wait is worse than ten short
                    ones, and where a queue is long the next ones will wait too
 ``risk``           what failures there cost on average: a failed request has to be done again elsewhere
@@ -22,21 +24,25 @@ part               what
 """
 
 # ruff: noqa: FURB136, PLR1730 - a call of min costs more than the rest of its line
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidegate.fleet.view import EndpointView
 
-WAIT_WEIGHT = 10.0
+WAIT_WEIGHT = 20.0
 """How much a second of waiting counts, where one of decoding counts once: a reader waits for the first token, and reads
 the rest as it comes."""
 
-QUEUE_SECONDS = 0.5
+QUEUE_SECONDS = 0.25
 """The ``queue`` that a wait costs is its square, divided by this."""
 
 LATER_WEIGHT = 3.0
 """How many of those who come later a second of prefill delays, for each ``busy / (1 - busy)``: so many wait on average
 where arrivals are random (M/M/1)."""
+
+CACHE_WEIGHT = 10.0
+"""How much a second of prefill counts as ``cache``: the second that the candidates need on average, so that what is
+missing in a cache weighs the same for a slow endpoint and for a fast one, and nothing where nobody has anything."""
 
 MOST_BUSY = 0.9
 MOST_FAILING = 0.98
@@ -62,6 +68,7 @@ class Cost(NamedTuple):
     decode: float
     others: float
     later: float
+    cache: float
     queue: float
     risk: float
 
@@ -71,21 +78,25 @@ class Cost(NamedTuple):
         return self.wait + self.prefill
 
 
-Parts = tuple[float, float, float, float, float, float, float, float]
+Parts = tuple[float, float, float, float, float, float, float, float, float]
 """The fields of ``Cost`` as a plain tuple."""
 
 
 def cost(endpoint: EndpointView, prompt_tokens: int, output_tokens: int) -> Cost:
-    """Return what a request of ``prompt_tokens`` tokens costs on ``endpoint`` that answers with ``output_tokens``."""
+    """Return what ``costs`` says of ``endpoint`` alone."""
     return Cost(*costs((endpoint,), prompt_tokens, output_tokens)[0])
 
 
-def costs(endpoints: Iterable[EndpointView], prompt_tokens: int, output_tokens: int) -> list[Parts]:
-    """Return the fields of ``cost`` for each of ``endpoints``: this is asked of every candidate of every decision.
+def costs(endpoints: Sequence[EndpointView], prompt_tokens: int, output_tokens: int) -> list[Parts]:
+    """Return what a request of ``prompt_tokens`` tokens that is answered with ``output_tokens`` costs on each endpoint.
+
+    Returns:
+        The fields of ``Cost`` for each of ``endpoints``: this is asked of every candidate of every decision.
 
     Written as one loop without calls for that reason; ``Pace`` says what its figures mean.
     """
     need, halfway, half = prompt_tokens + output_tokens, prompt_tokens + output_tokens / 2, output_tokens / 2
+    missing = CACHE_WEIGHT * sum([endpoint.pace[0] for endpoint in endpoints]) / max(1, len(endpoints))
     found = []
     for endpoint in endpoints:
         prefill_seconds, step_seconds, sequence_seconds, context_seconds, step_tokens, max_batch, kv_tokens = (
@@ -118,12 +129,13 @@ def costs(endpoints: Iterable[EndpointView], prompt_tokens: int, output_tokens: 
         own = uncached * prefill_seconds
         others = batch * (own + grown * half)
         later = LATER_WEIGHT * own * (stretch - 1.0)
+        cache = missing * uncached
         queue = wait * wait / QUEUE_SECONDS
 
         risk, failing = 0.0, endpoint.failing
         if failing > 0.0:
             share = min(MOST_FAILING, failing)
             risk = share / (1.0 - share) * (WAIT_WEIGHT * (wait + FAILURE_SECONDS) + prefill + decode)
-        total = WAIT_WEIGHT * wait + prefill + decode + others + later + queue + risk
-        found.append((total, wait, prefill, decode, others, later, queue, risk))
+        total = WAIT_WEIGHT * wait + prefill + decode + others + later + cache + queue + risk
+        found.append((total, wait, prefill, decode, others, later, cache, queue, risk))
     return found

@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 
 from tidegate.fleet.view import EndpointView
-from tidegate.scheduling.cost import cost, costs
+from tidegate.scheduling.cost import Cost, costs
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng, ascending
 
@@ -26,5 +26,8 @@ class Picker:
     def explain(self, request: InferenceRequest, candidates: Sequence[EndpointView]) -> dict[str, dict[str, float]]:
         """Return each candidate's cost in seconds: the total, the parts of it, and the expected time to first token."""
         prompt, output = request.prompt.tokens, request.output_tokens or 0
-        costs = {endpoint.address: cost(endpoint, prompt, output) for endpoint in candidates}
-        return {address: {**one._asdict(), "ttft": one.ttft} for address, one in costs.items()}
+        found = [Cost(*parts) for parts in costs(candidates, prompt, output)]
+        return {
+            endpoint.address: {**one._asdict(), "ttft": one.ttft}
+            for endpoint, one in zip(candidates, found, strict=True)
+        }
