@@ -25,6 +25,7 @@ part               what
 
 # ruff: noqa: FURB136, PLR1730 - a call of min costs more than the rest of its line
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from tidegate.fleet.view import EndpointView
@@ -53,6 +54,15 @@ FAILURE_SECONDS = 5.0
 
 NEVER_FITS = 1e6
 """Seconds for what an endpoint can never take: more than any wait, and still comparable."""
+
+
+_READ = itemgetter(
+    *map(
+        EndpointView._fields.index,
+        ("pace", "requests", "tokens", "context", "backlog", "busy", "failing", "cached_tokens"),
+    )
+)
+"""Reads what is needed of an endpoint, in half the time that the names would take."""
 
 
 class Cost(NamedTuple):
@@ -98,17 +108,13 @@ def costs(endpoints: Sequence[EndpointView], prompt_tokens: int, output_tokens: 
     need, halfway, half = prompt_tokens + output_tokens, prompt_tokens + output_tokens / 2, output_tokens / 2
     missing = CACHE_WEIGHT * sum([endpoint.pace[0] for endpoint in endpoints]) / max(1, len(endpoints))
     found = []
-    for endpoint in endpoints:
-        prefill_seconds, step_seconds, sequence_seconds, context_seconds, step_tokens, max_batch, kv_tokens = (
-            endpoint.pace
-        )
-        there, context, busy = endpoint.requests, endpoint.context, endpoint.busy
+    for pace, there, tokens, context, backlog, busy, failing, cached in map(_READ, endpoints):
+        prefill_seconds, step_seconds, sequence_seconds, context_seconds, step_tokens, max_batch, kv_tokens = pace
         batch = there if there < max_batch else max_batch
-        if context > kv_tokens:
-            context = kv_tokens
-        step = step_seconds + batch * sequence_seconds + context * context_seconds
+        held = context if context < kv_tokens else kv_tokens
+        step = step_seconds + batch * sequence_seconds + held * context_seconds
         each = prefill_seconds + step / step_tokens
-        uncached = prompt_tokens - endpoint.cached_tokens
+        uncached = prompt_tokens - cached
         if uncached < 0:
             uncached = 0
 
@@ -117,8 +123,8 @@ def costs(endpoints: Sequence[EndpointView], prompt_tokens: int, output_tokens: 
         stretch = 1.0 / (1.0 - (busy if busy < MOST_BUSY else MOST_BUSY))
         decode = output_tokens * (step + grown) * stretch
 
-        wait = endpoint.backlog * each + step / 2
-        full, crowd = (endpoint.tokens + need) / kv_tokens, (there + 1.0) / max_batch
+        wait = backlog * each + step / 2
+        full, crowd = (tokens + need) / kv_tokens, (there + 1.0) / max_batch
         if full > 1.0 or crowd > 1.0:
             # Room comes as requests end, in the time that one stays.
             wait += (max(crowd, full) - 1.0) * output_tokens * step * stretch
@@ -132,7 +138,7 @@ def costs(endpoints: Sequence[EndpointView], prompt_tokens: int, output_tokens: 
         cache = missing * uncached
         queue = wait * wait / QUEUE_SECONDS
 
-        risk, failing = 0.0, endpoint.failing
+        risk = 0.0
         if failing > 0.0:
             share = min(MOST_FAILING, failing)
             risk = share / (1.0 - share) * (WAIT_WEIGHT * (wait + FAILURE_SECONDS) + prefill + decode)
