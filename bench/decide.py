@@ -7,6 +7,7 @@ what ends and reports is not counted. Run from the repository's root: ``python -
 
 import argparse
 import itertools
+import math
 import random
 import statistics
 import time
@@ -31,6 +32,9 @@ INFLIGHT = 4
 """Requests in flight for each endpoint, but no more than ``MOST_INFLIGHT`` together."""
 
 MOST_INFLIGHT = 4_000
+
+PER_SECOND = 1_000.0
+"""Decisions a second, on the clock of the fleet: about what one process of the control plane takes."""
 CONVERSATIONS = 500
 BLOCKS = 24
 """Blocks of a prompt, of 128 tokens each; the first eight are one of a few system prompts."""
@@ -61,7 +65,7 @@ def measure(policy: str, size: int, decisions: int) -> list[float]:
     rng = random.Random(1)
     addresses = [f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:8000" for number in range(size)]
     declared = PoolsDeclared((PoolSpec("default", "vllm", ("*",), tuple(map(EndpointSpec, addresses))),))
-    fleet = Fleet(45.0)
+    fleet = Fleet(lease_seconds=45.0, stale_after=math.inf)
     fleet.apply(declared, 0.0)
     dispatcher = Dispatcher(fleet, rng)
     dispatcher.configure(declared, {"default": Policy(policy)})
@@ -78,16 +82,17 @@ def measure(policy: str, size: int, decisions: int) -> list[float]:
             block_tokens=template.block_tokens,
             session=template.session,
         )
+        now = number / PER_SECOND
         began = time.process_time()
-        decision = dispatcher.decide(request, 0.5)
+        decision = dispatcher.decide(request, now)
         took.append(time.process_time() - began)
         if not isinstance(decision, Decision):
             raise TypeError(decision)
         inflight.append(decision.reservation.id)
         if len(inflight) > min(size * INFLIGHT, MOST_INFLIGHT):
-            fleet.apply(RequestEnded(inflight.popleft()), 0.5)
+            fleet.apply(RequestEnded(inflight.popleft()), now)
         if number % 10 == 0:
-            fleet.apply(LoadReported(rng.choice(addresses), report(rng)), 0.5)
+            fleet.apply(LoadReported(rng.choice(addresses), report(rng)), now)
     return took[decisions // 2 :]
 
 

@@ -120,7 +120,7 @@ class Pool(Section):
     adapters: tuple[Model, ...] = Field(
         (), description="Names of LoRA adapters over the model that the engines hold, likewise."
     )
-    policy: Policy = Field("least_tokens", description="How an endpoint is chosen.")
+    policy: Policy = Field("predicted_latency", description="How an endpoint is chosen.")
     filters: tuple[Filter, ...] = Field(
         DEFAULT_FILTERS,
         description="What leaves out endpoints before that, in this order; one that would leave nobody is passed over. "

@@ -28,10 +28,9 @@ pools:
   - name: default
     engine: vllm
     models: ["*"]
-    policy: least_tokens
     endpoints:
       - {address: "127.0.0.1:8001"}
-      - {address: "127.0.0.1:8002", weight: 2}
+      - {address: "127.0.0.1:8002", gpu: h100}
 """
 
 INTRODUCTION = f"""\

@@ -29,7 +29,7 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
                 ("sql-*",),
                 reckons=True,  # it has lanes
             ),
-            PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),), reckons=False),
+            PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),), reckons=True),
         )
     )
 
@@ -38,7 +38,7 @@ def test_each_pool_has_its_policy() -> None:
     weights = (("queue", 0.5), ("running", 1.0))
     assert policies(parsed(EVERY_KEY)) == {
         "llama": Policy("weighted_scores", 2, ("reachable", "saturation"), weights, (Lane(30_000, 0.25),)),
-        "rest": Policy("least_tokens", 3),
+        "rest": Policy("predicted_latency", 3),
     }
 
 

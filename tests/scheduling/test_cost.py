@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.scheduling.ask import A, candidate
 from tidegate.fleet.gpu import PRIORS, prior
 from tidegate.fleet.view import EndpointView
-from tidegate.scheduling.cost import NEVER_FITS, QUEUE_SECONDS, WAIT_WEIGHT, cost, parts
+from tidegate.scheduling.cost import NEVER_FITS, QUEUE_SECONDS, WAIT_WEIGHT, Cost, cost, costs
 
 IDLE = candidate(A)._replace(pace=prior("a100"))
 SHARES, COUNTS, TOKENS = st.floats(0.0, 1.0), st.floats(0.0, 1e6), st.floats(0.0, 1e9)
@@ -33,8 +33,10 @@ def test_alone_it_takes_its_prefill_and_its_steps() -> None:
     assert alone.decode == pytest.approx(100 * pace.step(1, 10_050), rel=0.01)
     assert (alone.others, alone.risk) == (0.0, 0.0)
     assert alone.ttft == alone.wait + alone.prefill
-    assert alone.total == pytest.approx(WAIT_WEIGHT * alone.wait + alone.prefill + alone.decode + alone.queue)
-    assert parts(IDLE, 10_000, 100) == tuple(alone)
+    assert alone.total == pytest.approx(
+        WAIT_WEIGHT * alone.wait + alone.prefill + alone.decode + alone.cache + alone.queue
+    )
+    assert costs([candidate(A, requests=9), IDLE], 10_000, 100)[1] == alone
 
 
 def test_a_long_wait_costs_more_than_many_short_ones() -> None:
@@ -51,6 +53,18 @@ def test_the_prompts_before_it_are_waited_for() -> None:
 def test_what_is_cached_needs_no_prefill() -> None:
     assert cost(IDLE._replace(cached_tokens=9_000), 10_000, 10).prefill < cost(IDLE, 10_000, 10).prefill / 5
     assert cost(IDLE._replace(cached_tokens=10**6), 10_000, 10).prefill > 0
+
+
+def test_what_another_has_cached_is_not_computed_again_for_a_little_wait() -> None:
+    warm = IDLE._replace(cached_tokens=9_000, backlog=4_000.0)
+    assert costs([warm, IDLE], 10_000, 10)[0] < costs([warm, IDLE], 10_000, 10)[1]
+    swamped = warm._replace(backlog=90_000.0)
+    assert costs([swamped, IDLE], 10_000, 10)[0] > costs([swamped, IDLE], 10_000, 10)[1]
+
+
+def test_where_nobody_has_anything_the_cache_tells_nobody_apart() -> None:
+    offered = [IDLE._replace(pace=prior(gpu)) for gpu in ("h100", "rtx4090", "t4")]
+    assert len({Cost(*parts).cache for parts in costs(offered, 5_000, 100)}) == 1
 
 
 def test_a_long_prompt_is_charged_for_the_requests_that_it_stalls() -> None:
@@ -90,7 +104,7 @@ def test_a_faster_gpu_costs_less() -> None:
 def test_every_part_is_a_number_and_none_is_negative(
     endpoint: EndpointView, prompt: int, output: int, cached: int
 ) -> None:
-    assert all(0 <= part < math.inf for part in parts(endpoint._replace(cached_tokens=cached), prompt, output))
+    assert all(0 <= part < math.inf for part in cost(endpoint._replace(cached_tokens=cached), prompt, output))
 
 
 @given(

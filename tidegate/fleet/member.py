@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.gpu import prior
 from tidegate.fleet.health import ConnectionRecord, ejected
-from tidegate.fleet.ledger import Ledger
+from tidegate.fleet.ledger import Inflight, Ledger
 from tidegate.fleet.load import EngineReport, MeanTokens, restarted
 from tidegate.fleet.output_lengths import PoolOutputLengths
 from tidegate.fleet.prefix_index import PrefixIndex
+from tidegate.fleet.prefix_match import PrefixTokens
 from tidegate.fleet.view import Adapters, EndpointView, PoolView
 from tidegate.fleet.work import Load, Work, load
 
@@ -16,6 +17,10 @@ PRIOR_REQUEST_TOKENS = 1000.0
 """Tokens of a typical request with its answer until some were seen (Azure's 2023 conversation trace: 1366)."""
 
 UNKNOWN = EngineReport()
+
+KEPT_SECONDS = 0.01
+"""How long an endpoint is shown as it was, while nothing happens to it: what only time changes (how old its report is,
+what it has prefilled since) changes little in that, and a view is most of what a decision costs."""
 
 
 class Member:
@@ -32,18 +37,27 @@ class Member:
         prefixes: where it is noted what its cache holds.
         told: what its cache holds is what its engine says, and nothing else is taken for a sign of it.
         work: what it is working on, and how fast.
+        shown: as readers saw it last, without what is cached of a prompt; ``None`` since something happened to it.
+        shown_until: until when, in seconds, that will do.
+        warm: likewise with what is cached of a prompt, the last time that anything was.
+        assumed: the requests of others, for its weight, that it was assumed to bear then, while it was silent itself;
+            ``None`` when it was not.
     """
 
     __slots__ = (
         "adapters",
+        "assumed",
         "connections",
         "foreign",
         "own_at_scrape",
         "prefixes",
         "report",
         "reported_at",
+        "shown",
+        "shown_until",
         "spec",
         "told",
+        "warm",
         "work",
     )
 
@@ -58,12 +72,16 @@ class Member:
         self.reported_at: float | None = None
         self.own_at_scrape = 0
         self.foreign: float | None = None
+        self.shown: EndpointView | None = None
+        self.warm: EndpointView | None = None
+        self.shown_until = 0.0
+        self.assumed: float | None = None
 
     def declare(self, spec: EndpointSpec, prefixes: PrefixIndex, *, told: bool = False) -> None:
         """Take over what is declared of it now, where it is noted what its cache holds, and who says so."""
         if told is not self.told:
             prefixes.forget(spec.address)
-        self.spec, self.prefixes, self.told = spec, prefixes, told
+        self.spec, self.prefixes, self.told, self.shown = spec, prefixes, told, None
         self.work.rates.expect(prior(spec.gpu))
         prefixes.resize(spec.address, self.report.kv_capacity_tokens)
 
@@ -83,7 +101,7 @@ class Member:
         if report.kv_capacity_tokens != self.report.kv_capacity_tokens:
             self.prefixes.resize(self.spec.address, report.kv_capacity_tokens)
             self.work.rates.holds(report.kv_capacity_tokens)
-        self.report, self.reported_at, self.foreign = report, now, foreign
+        self.report, self.reported_at, self.foreign, self.shown = report, now, foreign, None
         running, waiting = report.running_adapters, report.waiting_adapters
         self.adapters = None if running is None or waiting is None else Adapters(running, waiting, report.max_adapters)
 
@@ -122,67 +140,97 @@ class PoolState:
         oldest: float,
         now: float,
         places: Sequence[int] | None = None,
-        cached: Callable[[str], int] | None = None,
+        cached: PrefixTokens | None = None,
     ) -> PoolView:
         """Return the pool at ``now`` (seconds); reports from before ``oldest`` (seconds) do not count.
 
         Of a large pool only the members at ``places`` may be asked for; what others bear is then judged by those alone.
-        ``cached`` says how many tokens of the prompt at hand an address has in its cache.
+        ``cached`` says how many tokens of the prompt at hand they have in their caches.
 
-        This is most of a decision's cost: 1.3 us for each endpoint. Naming the view's fields, instead of giving them in
-        their order, would add half of that.
+        An endpoint to which nothing happened may be shown as it was ``KEPT_SECONDS`` ago.
+        """
+        members = self.members if places is None else [self.members[place] for place in places]
+        slots, groups = cached or _NOTHING_CACHED
+        assumed, views = None, []
+        for member in members:
+            shown = member.shown
+            if shown is None or now > member.shown_until or member.assumed is not None:
+                if assumed is None:
+                    assumed = _foreign_per_weight(members, oldest)
+                if shown is None or now > member.shown_until or member.assumed != assumed:
+                    shown = self._show(member, ledger.inflight(member.spec.address), oldest, now, assumed)
+            if groups:
+                slot = slots.get(shown[0], 0)
+                for endpoints, there in groups:
+                    if endpoints >> slot & 1:
+                        # Many prompts begin alike, so the same number is often asked for again.
+                        warm = member.warm
+                        if warm is None or warm[-1] != there:
+                            warm = member.warm = _NEW(EndpointView, (*shown[:-1], there))
+                        shown = warm
+                        break
+            views.append(shown)
+        return PoolView(self.spec.name, self.spec.engine, self.spec.models, tuple(views))
+
+    def _show(self, member: Member, inflight: Inflight, oldest: float, now: float, assumed: float) -> EndpointView:
+        """Return ``member`` as it is at ``now``, and remember it.
+
+        Naming the view's fields, or having its constructor take them in their order, would add half to what this takes.
         """
         out = self.ejected
         if out is None:
-            out = ejected((member.spec.address, member.connections.state) for member in self.members)
+            out = ejected((one.spec.address, one.connections.state) for one in self.members)
             self.ejected = out
-        members = self.members if places is None else [self.members[place] for place in places]
-        assumed = _foreign_per_weight(members, oldest)
-        tokens_each, reckons = self.request_tokens.value, self.spec.reckons
-        views = []
-        for member in members:
-            spec = member.spec
-            address, weight = spec.address, spec.weight
-            inflight = ledger.inflight(address)
-            reported_at = member.reported_at
-            fresh = reported_at is not None and reported_at >= oldest
-            report = member.report if fresh else UNKNOWN
-            foreign = member.foreign if fresh else None
-            if foreign is None:
-                foreign = assumed * weight
-            work = member.work
-            backlog, busy, failing = work.standing(now) if reckons else _NOTHING
-            views.append(
-                EndpointView(
-                    address,
-                    weight,
-                    member.connections.state,
-                    address in out,
-                    inflight.requests,
-                    inflight.tokens,
-                    inflight.requests + foreign,
-                    inflight.tokens + foreign * tokens_each,
-                    report.running,
-                    report.waiting,
-                    report.kv_usage,
-                    None if reported_at is None else now - reported_at,
-                    report.kv_capacity_tokens,
-                    spec.role,
-                    spec.models,
-                    spec.max_running,
-                    member.adapters if fresh else None,
-                    0 if cached is None else cached(address),
-                    work.rates.pace,
-                    (inflight.prompt_tokens + inflight.tokens) / 2 + foreign * tokens_each,
-                    backlog,
-                    busy,
-                    failing,
-                )
-            )
-        return PoolView(self.spec.name, self.spec.engine, self.spec.models, tuple(views))
+        spec, reported_at, work = member.spec, member.reported_at, member.work
+        address, weight = spec.address, spec.weight
+        fresh = reported_at is not None and reported_at >= oldest
+        report = member.report if fresh else UNKNOWN
+        foreign = member.foreign if fresh else None
+        member.assumed, member.shown_until, member.warm = None, now + KEPT_SECONDS, None
+        if fresh and reported_at is not None:
+            member.shown_until = min(member.shown_until, now + reported_at - oldest)
+        if foreign is None:
+            member.assumed, foreign = assumed, assumed * weight
+        foreign_tokens = foreign * self.request_tokens.value
+        backlog, busy, failing = work.standing(now) if self.spec.reckons else _NOTHING
+        fields = (
+            address,
+            weight,
+            member.connections.state,
+            address in out,
+            inflight.requests,
+            inflight.tokens,
+            inflight.requests + foreign,
+            inflight.tokens + foreign_tokens,
+            report.running,
+            report.waiting,
+            report.kv_usage,
+            None if reported_at is None else now - reported_at,
+            report.kv_capacity_tokens,
+            spec.role,
+            spec.models,
+            spec.max_running,
+            member.adapters if fresh else None,
+            work.rates.pace,
+            (inflight.prompt_tokens + inflight.tokens) / 2 + foreign_tokens,
+            backlog,
+            busy,
+            failing,
+            0,
+        )
+        member.shown = shown = _NEW(EndpointView, fields)
+        return shown
+
+    def judge_anew(self) -> None:
+        """Work out anew who is to be ejected."""
+        self.ejected = None
+        for member in self.members:
+            member.shown = None
 
 
+_NEW: Callable[[type[EndpointView], tuple[object, ...]], EndpointView] = tuple.__new__
 _NOTHING = (0.0, 0.0, 0.0)
+_NOTHING_CACHED = PrefixTokens({}, ())
 
 
 def _foreign_per_weight(members: Sequence[Member], oldest: float) -> float:

@@ -1,7 +1,20 @@
 """Who holds how much of one prompt's beginning."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+
+class PrefixTokens(NamedTuple):
+    """How many tokens of one prompt's beginning the endpoints of a pool hold.
+
+    Attributes:
+        slots: the number of each endpoint's bit, by address.
+        groups: (endpoints, tokens) with the most tokens first; the endpoints are the bits of an integer. Those in no
+            group hold none.
+    """
+
+    slots: Mapping[str, int]
+    groups: tuple[tuple[int, int], ...]
 
 
 class PrefixMatch(NamedTuple):
@@ -28,29 +41,16 @@ class PrefixMatch(NamedTuple):
                     return blocks
         return 0
 
-    def tokens(self, block_tokens: int, most: int) -> Callable[[str], int] | None:
-        """Return what tells how many tokens an address holds, with blocks of this size, and never more than ``most``.
+    def tokens(self, block_tokens: int, most: int) -> "PrefixTokens | None":
+        """Return how many tokens that is, with blocks of this size, and never more than ``most``.
 
         ``None`` where nobody holds any.
         """
         if not self.groups:
             return None
-        # Asked once for each candidate of a decision, so all that can be is worked out before.
-        slots = self.slots
-        held = [(endpoints, min(most, blocks * block_tokens)) for blocks, endpoints in self.groups]
-        anybody = 0
-        for endpoints, _ in held:
-            anybody |= endpoints
-
-        def tokens(address: str) -> int:
-            slot = slots.get(address)
-            if slot is not None and anybody >> slot & 1:
-                for endpoints, there in held:
-                    if endpoints >> slot & 1:
-                        return there
-            return 0
-
-        return tokens
+        return PrefixTokens(
+            self.slots, tuple([(endpoints, min(most, blocks * block_tokens)) for blocks, endpoints in self.groups])
+        )
 
     def best(self, most: int, turn: float = 0.0) -> Iterator[str]:
         """Iterate over at most ``most`` endpoints, those that hold the most first.

@@ -27,7 +27,7 @@ from tidegate.fleet.ledger import Ledger, Reservation
 from tidegate.fleet.load import foreign_requests, plausible
 from tidegate.fleet.member import Member, PoolState
 from tidegate.fleet.prefix_index import MAX_BLOCKS
-from tidegate.fleet.prefix_match import PrefixMatch
+from tidegate.fleet.prefix_match import PrefixMatch, PrefixTokens
 from tidegate.fleet.view import PoolView
 
 STALE_AFTER = 5.0
@@ -62,8 +62,13 @@ class Fleet:
 
         Events about endpoints or reservations that are not (or no longer) known change nothing.
         """
-        # Asked of the dispatcher itself: singledispatchmethod builds a new function at every call, for 20 us.
-        return list(_handler(type(event))(self, event, now))
+        # Not through singledispatchmethod itself, which builds a new function at every call, for 20 us; and its
+        # dispatcher looks the type up in a mapping of weak keys, for 1 us.
+        kind = type(event)
+        handle = _handlers.get(kind)
+        if handle is None:
+            handle = _handlers[kind] = Fleet.__dict__["_apply"].dispatcher.dispatch(kind)
+        return list(handle(self, event, now))
 
     def expire(self, now: float) -> list[ReservationReleased]:
         """Release the reservations whose lease ran out by ``now`` (seconds)."""
@@ -71,6 +76,7 @@ class Fleet:
         for lost in expired:
             if member := self._endpoints.get(lost.address):
                 member.work.lost(lost.id)
+                member.shown = None
         return [ReservationReleased(lost, expired=True) for lost in expired]
 
     def expected_output(self, pool: str, limit: int | None, kind: str = "") -> int:
@@ -110,7 +116,7 @@ class Fleet:
         pool: str,
         now: float,
         places: Sequence[int] | None = None,
-        cached: Callable[[str], int] | None = None,
+        cached: PrefixTokens | None = None,
     ) -> PoolView:
         """Return ``pool`` as it is at ``now`` (seconds).
 
@@ -118,7 +124,7 @@ class Fleet:
             pool: its name.
             now: the moment.
             places: where the endpoints stand that are asked for, in the order of their declaration; all by default.
-            cached: how many tokens of the prompt at hand an address has in its cache; none by default.
+            cached: how many tokens of the prompt at hand they have in their caches; none by default.
 
         Raises:
             KeyError: there is no such pool.
@@ -197,6 +203,7 @@ class Fleet:
             member.work.rates.restore(known.rates, known.report.kv_capacity_tokens)
             member.prefixes.resize(known.address, known.report.kv_capacity_tokens)
             member.prefixes.hold(known.address, known.told[::-1], 1)
+            member.shown = None
         for reservation in sorted(image.reservations, key=lambda one: one.reserved_at):
             self._work_on(reservation, reservation.reserved_at)
             self.ledger.reserve(reservation, now)
@@ -204,9 +211,11 @@ class Fleet:
     def _work_on(self, reservation: Reservation, now: float) -> None:
         """Have its endpoint begin with ``reservation``, which is not in the ledger yet, at ``now`` (seconds)."""
         pool, member = self._pools.get(reservation.pool), self._endpoints.get(reservation.address)
-        if pool is not None and member is not None and pool.spec.reckons:
-            held = self.ledger.inflight(reservation.address).tokens
-            member.work.started(reservation, pool.load(member, self.ledger), held, now)
+        if member is not None:
+            member.shown = None
+            if pool is not None and pool.spec.reckons:
+                held = self.ledger.inflight(reservation.address).tokens
+                member.work.started(reservation, pool.load(member, self.ledger), held, now)
 
     @singledispatchmethod
     def _apply(self, event: FleetEvent, now: float) -> Iterable[FleetChange]:
@@ -228,9 +237,10 @@ class Fleet:
                 member = self._endpoints.get(endpoint.address) or Member(endpoint, pool.prefixes)
                 member.declare(endpoint, pool.prefixes, told=spec.told)
                 endpoints[endpoint.address] = member
-            pool.spec, pool.ejected = spec, None
+            pool.spec = spec
             pool.places = {endpoint.address: place for place, endpoint in enumerate(spec.endpoints)}
             pool.members = tuple(endpoints[endpoint.address] for endpoint in spec.endpoints)
+            pool.judge_anew()
         added = tuple(address for address in endpoints if address not in self._endpoints)
         removed = tuple(address for address in self._endpoints if address not in endpoints)
         self._pools, self._endpoints = pools, endpoints
@@ -274,9 +284,10 @@ class Fleet:
             yield self._reachability_changed(member, before, event.reason)
 
     def _reachability_changed(self, member: Member, before: Reachability, reason: str) -> ReachabilityChanged:
+        member.shown = None
         if Reachability.UNREACHABLE in {before, member.connections.state}:  # all others eject nobody
             for pool in self._pools.values():
-                pool.ejected = None
+                pool.judge_anew()
         return ReachabilityChanged(member.spec.address, member.connections.state, reason)
 
     @_apply.register
@@ -304,6 +315,8 @@ class Fleet:
         if reservation is None:
             return
         pool, member = self._pools.get(reservation.pool), self._endpoints.get(reservation.address)
+        if member is not None:
+            member.shown = None
         if pool is not None and member is not None and pool.spec.reckons:
             member.work.ended(
                 reservation.id,
@@ -340,4 +353,4 @@ class Fleet:
         return ()
 
 
-_handler = Fleet.__dict__["_apply"].dispatcher.dispatch
+_handlers: dict[type, Callable[[Fleet, FleetEvent, float], Iterable[FleetChange]]] = {}

@@ -44,13 +44,14 @@ class EndpointView(NamedTuple):
         models: the names it serves, of those of its pool; empty when it serves them all.
         max_running: the most requests in its batch; ``None`` is unknown.
         adapters: LoRA adapters there; ``None`` is unknown.
-        cached_tokens: tokens of the prompt at hand that it probably has in its KV cache.
         pace: how fast it is and what it holds, as learned.
         context: tokens of context that the requests there have between them, ours and those of others; an estimate of
             this moment, where ``tokens`` is what they may come to hold.
         backlog: prompt tokens that we sent there and that are not prefilled yet, as far as can be reckoned.
         busy: the share of its time, 0 to 1, that prefill took of late.
         failing: the share of requests, 0 to 1, that failed there of late.
+        cached_tokens: tokens of the prompt at hand that it probably has in its KV cache; the last field, because it is
+            the only one that differs from request to request.
     """
 
     address: str
@@ -70,12 +71,12 @@ class EndpointView(NamedTuple):
     models: tuple[str, ...] = ()
     max_running: int | None = None
     adapters: Adapters | None = None
-    cached_tokens: int = 0
     pace: Pace = _PACE
     context: float = 0.0
     backlog: float = 0.0
     busy: float = 0.0
     failing: float = 0.0
+    cached_tokens: int = 0
 
     @property
     def kv_free_tokens(self) -> float | None:

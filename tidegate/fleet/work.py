@@ -230,14 +230,16 @@ class Work:
 
     def _advance(self, during: Load, now: float) -> None:
         """Bring the account up to ``now``; ``during`` was the load since the last time."""
-        passed = max(0.0, now - self._at)
-        self._backlog, self._busy, _ = self.standing(now)
-        self._requests += during.requests * passed
-        self._context += during.context * passed
-        self._at = max(now, self._at)
+        requests, context = during
+        passed = now - self._at
+        if passed > 0.0:
+            self._backlog, self._busy, _ = self.standing(now)
+            self._requests += requests * passed
+            self._context += context * passed
+            self._at = now
         # Requests beyond the batch or the KV cache wait, and do not slow down the others' steps.
         pace = self.rates.pace
-        self._step = pace.step(min(during.requests, pace.max_batch), min(during.context, pace.kv_tokens))
+        self._step = pace.step(min(requests, pace.max_batch), min(context, pace.kv_tokens))
         self._each = pace.prompt_token(self._step)
 
     def _learn_prefill(self, start: _Start, ttft: float, now: float) -> None:

@@ -12,14 +12,13 @@ class DemoEngine(NamedTuple):
 
     profile: str
     port: int
-    weight: int
 
 
 ENGINES = (
-    DemoEngine("h100", 8001, 3),
-    DemoEngine("h100", 8002, 3),
-    DemoEngine("rtx4090", 8003, 1),
-    DemoEngine("rtx4090", 8004, 1),
+    DemoEngine("h100", 8001),
+    DemoEngine("h100", 8002),
+    DemoEngine("rtx4090", 8003),
+    DemoEngine("rtx4090", 8004),
 )
 
 
@@ -34,10 +33,7 @@ def config_text() -> str:
                     "name": "default",
                     "engine": "vllm",
                     "models": [MODEL],
-                    "policy": "least_tokens",
-                    "endpoints": [
-                        {"address": f"127.0.0.1:{engine.port}", "weight": engine.weight} for engine in ENGINES
-                    ],
+                    "endpoints": [{"address": f"127.0.0.1:{engine.port}", "gpu": engine.profile} for engine in ENGINES],
                 }
             ],
         },

@@ -94,6 +94,6 @@ def named(
         return ranked[:destinations]
     left_out = [endpoint for endpoint in looked.candidates if endpoint not in ranked]
     able: Sequence[EndpointView] = left_out
-    for _, keep, _ in chain(("reachable",)):
-        able = keep(request, able)
+    for reachable in chain(("reachable",)):
+        able = reachable.keep(request, able)
     return [*ranked, *sorted(able, key=lambda endpoint: endpoint.requests / endpoint.weight)[:short]]

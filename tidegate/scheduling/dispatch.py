@@ -72,6 +72,7 @@ class Dispatcher:
         self._policies: dict[str, Policy] = {}
         self._pickers: dict[str, PickerContract] = {}
         self._lanes: dict[str, Lanes] = {}
+        self._needed: dict[str, tuple[Filter, ...]] = {}
         self._sample = 0.0
         self._record: Callable[[Case], None] | None = None
 
@@ -89,8 +90,9 @@ class Dispatcher:
         pickers = {pool.name: self._picker(pool.name, policies[pool.name]) for pool in declared.pools}
         for policy in policies.values():
             filters.chain(policy.filters)
+        needed = {pool.name: filters.needed(pool, policies[pool.name].filters) for pool in declared.pools}
         self._routes = ModelRoutes(declared.pools)
-        self._policies = dict(policies)
+        self._policies, self._needed = dict(policies), needed
         self._pickers = pickers
         self._lanes = {pool: Lanes(policy.lanes) for pool, policy in policies.items() if policy.lanes}
 
@@ -102,7 +104,7 @@ class Dispatcher:
         return self._make_picker(policy.picker, dict(policy.weights))
 
     def _filters(self, pool: str, policy: Policy) -> tuple[Filter, ...]:
-        chosen = filters.chain(policy.filters)
+        chosen = self._needed[pool]
         if not policy.lanes:
             return chosen
         self._lanes[pool].declare(self._fleet.members(pool))

@@ -3,9 +3,10 @@
 import pytest
 
 from tests.scheduling.ask import A, B, C, D, ask, candidate
+from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.health import Reachability
 from tidegate.scheduling import filters
-from tidegate.scheduling.filters import Step, chain, screen
+from tidegate.scheduling.filters import Step, chain, needed, screen
 
 
 def test_the_filters_are_those_of_the_files() -> None:
@@ -50,3 +51,12 @@ def test_one_that_would_leave_nobody_is_passed_over_and_the_next_goes_on() -> No
 def test_a_hard_one_that_leaves_nobody_ends_it() -> None:
     screened = screen(ask(), [candidate(D, role="prefill")], chain(("reachable",)))
     assert (screened.kept, screened.doubtful) == ((), True)
+
+
+def test_a_filter_that_what_is_declared_makes_idle_is_not_asked() -> None:
+    def of(*members: EndpointSpec) -> list[str]:
+        return [found.name for found in needed(PoolSpec("default", "vllm", ("*",), members), ("reachable",))]
+
+    assert of(EndpointSpec(A), EndpointSpec(B, role="decode")) == ["reachable"]
+    assert of(EndpointSpec(A), EndpointSpec(B, role="prefill")) == ["role", "reachable"]
+    assert of(EndpointSpec(A, models=("m",)), EndpointSpec(B)) == ["model", "reachable"]

@@ -74,7 +74,18 @@ def test_what_the_order_rests_on_can_be_told() -> None:
     busy = candidate(A, requests=9, tokens=3000)._replace(context=2000, backlog=500.0)
     figures = Picker().explain(ask(prompt=100), [busy, candidate(B)])
     assert set(figures) == {A, B}
-    assert set(figures[A]) == {"total", "wait", "prefill", "decode", "others", "later", "queue", "risk", "ttft"}
+    assert set(figures[A]) == {
+        "total",
+        "wait",
+        "prefill",
+        "decode",
+        "others",
+        "later",
+        "cache",
+        "queue",
+        "risk",
+        "ttft",
+    }
     ranked = Picker().rank(ask(prompt=100), [busy, candidate(B)], Draws([0.5]))
     assert [endpoint.address for endpoint in ranked] == sorted(figures, key=lambda address: figures[address]["total"])
 

@@ -2,15 +2,17 @@
 
 A filter's file defines ``keep(request, candidates)``, which returns those that may serve the request. A filter that
 would leave nobody is passed over, because a doubtful endpoint beats a sure refusal; not so a file with ``HARD = True``,
-which says what cannot be.
+which says what cannot be. A filter that only reads what is declared may define ``idle(pool)``: whether it keeps every
+endpoint of a pool of that declaration; it is not asked there then.
 """
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import NamedTuple, Protocol, cast
 
+from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.view import EndpointView
 from tidegate.scheduling.request import InferenceRequest
 
@@ -32,6 +34,7 @@ class Filter(NamedTuple):
     name: str
     keep: Keep
     hard: bool
+    idle: Callable[[PoolSpec], bool] | None = None
 
 
 class Step(NamedTuple):
@@ -76,7 +79,7 @@ def find(name: str) -> Filter:
     if name not in names():
         raise KeyError(name)
     module = importlib.import_module(f"{__name__}.{name}")
-    return Filter(name, cast("Keep", module.keep), getattr(module, "HARD", False))
+    return Filter(name, cast("Keep", module.keep), getattr(module, "HARD", False), getattr(module, "idle", None))
 
 
 @cache
@@ -90,6 +93,15 @@ def chain(chosen: tuple[str, ...]) -> tuple[Filter, ...]:
     return (*hard, *(found for found in map(find, chosen) if not found.hard))
 
 
+def needed(pool: PoolSpec, chosen: tuple[str, ...]) -> tuple[Filter, ...]:
+    """Return ``chain(chosen)`` without those that keep every endpoint of ``pool``.
+
+    Raises:
+        KeyError: there is no filter of such a name.
+    """
+    return tuple(found for found in chain(chosen) if found.idle is None or not found.idle(pool))
+
+
 def screen(
     request: InferenceRequest,
     candidates: Sequence[EndpointView],
@@ -98,7 +110,7 @@ def screen(
 ) -> Screened:
     """Let ``filters`` leave out candidates, one after the other; what each did is added to ``steps``."""
     doubtful = False
-    for name, keep, hard in filters:
+    for name, keep, hard, _ in filters:
         kept = keep(request, candidates)
         passed_over = not kept and not hard
         if steps is not None:

@@ -19,10 +19,9 @@ def keep(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Seque
         if most is not None and endpoint.requests >= most:
             continue
         if capacity is not None:
-            # As kv_free_tokens, written out: this is a tenth of a decision's cost.
-            usage = endpoint.kv_usage
-            used = endpoint.tokens if usage is None else max(endpoint.tokens, usage * capacity)
-            if capacity - used < needed - endpoint.cached_tokens:
+            # As kv_free_tokens, written out and without calls: this is a tenth of a decision's cost.
+            usage, least = endpoint.kv_usage, needed - endpoint.cached_tokens
+            if capacity - endpoint.tokens < least or (usage is not None and capacity - usage * capacity < least):
                 continue
         kept.append(endpoint)
     return kept

@@ -5,10 +5,16 @@ The endpoints of a pool serve the same models, but for those that name their own
 
 from collections.abc import Sequence
 
+from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.view import EndpointView
 from tidegate.scheduling.request import InferenceRequest
 
 HARD = True
+
+
+def idle(pool: PoolSpec) -> bool:
+    """Return whether it keeps every endpoint of ``pool``, whatever is asked."""
+    return not any(endpoint.models for endpoint in pool.endpoints)
 
 
 def keep(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:

@@ -2,12 +2,18 @@
 
 from collections.abc import Sequence
 
+from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.view import EndpointView
 from tidegate.scheduling.request import InferenceRequest
 
 HARD = True
 
 PREFILL = "prefill"
+
+
+def idle(pool: PoolSpec) -> bool:
+    """Return whether it keeps every endpoint of ``pool``, whatever is asked."""
+    return all(endpoint.role != PREFILL for endpoint in pool.endpoints)
 
 
 def keep(

@@ -6,9 +6,9 @@
 from collections.abc import Sequence
 
 from tidegate.fleet.view import EndpointView
-from tidegate.scheduling.cost import cost, parts
+from tidegate.scheduling.cost import Cost, costs
 from tidegate.scheduling.request import InferenceRequest
-from tidegate.scheduling.rng import Rng, shuffled
+from tidegate.scheduling.rng import Rng, ascending
 
 
 class Picker:
@@ -20,12 +20,14 @@ class Picker:
     def rank(self, request: InferenceRequest, candidates: Sequence[EndpointView], rng: Rng) -> Sequence[EndpointView]:
         """Return the candidates, the least expensive first."""
         prompt, output = request.prompt.tokens, request.output_tokens or 0
-        order = shuffled(candidates, rng)
-        totals = [parts(endpoint, prompt, output)[0] for endpoint in order]
-        return [order[place] for place in sorted(range(len(order)), key=totals.__getitem__)]
+        totals = [parts[0] for parts in costs(candidates, prompt, output)]
+        return [candidates[place] for place in ascending(totals, rng)]
 
     def explain(self, request: InferenceRequest, candidates: Sequence[EndpointView]) -> dict[str, dict[str, float]]:
         """Return each candidate's cost in seconds: the total, the parts of it, and the expected time to first token."""
         prompt, output = request.prompt.tokens, request.output_tokens or 0
-        costs = {endpoint.address: cost(endpoint, prompt, output) for endpoint in candidates}
-        return {address: {**one._asdict(), "ttft": one.ttft} for address, one in costs.items()}
+        found = [Cost(*parts) for parts in costs(candidates, prompt, output)]
+        return {
+            endpoint.address: {**one._asdict(), "ttft": one.ttft}
+            for endpoint, one in zip(candidates, found, strict=True)
+        }
