@@ -3,8 +3,8 @@
 The texts of a request are laid end to end and cut into blocks of ``BLOCK_BYTES``; each block's hash covers all before
 it too. It is the clients' text that is hashed and not the engine's tokens, which nobody here may know in time: a block
 stands for about as many tokens as its share of the text. Engines drop cached blocks at another granularity, so a match
-says what is probably cached. Where a prompt comes as token ids, and the engine tells what it caches (see
-``tidegate.engines.kv_events``), the blocks are the engine's own.
+says what is probably cached. Where the engine tells what it caches (see ``tidegate.engines.kv_events``), the prompt's
+token ids are worked out in spite of what that costs, and the blocks are the engine's own.
 
 A key, or several, goes into the first hash: prompts of other models, tools or, where asked for, tenants have nothing in
 common.
