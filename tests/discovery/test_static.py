@@ -28,6 +28,7 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
                 (EndpointSpec("[fd00::1]:8000", 10, "decode", ("llama-3",), 256, gpu="h100"),),
                 ("sql-*",),
                 reckons=True,  # it has lanes
+                told=True,  # it has kv_events
             ),
             PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),), reckons=True),
         )
