@@ -185,7 +185,8 @@ class _Visit:
             prompt = await self._desk.count(parsed.model, parsed.prompt)
         beginning = prefix.NONE
         if self._desk.wants_prefix(parsed.model, self._pool):
-            beginning = await affinity.begun(self._desk, parsed, prompt.tokens, self._pool)
+            salt = "" if self._passage is None else self._passage.caller.salt
+            beginning = await affinity.begun(self._desk, parsed, prompt.tokens, self._pool, salt)
         limit = parsed.max_output_tokens
         self._request = InferenceRequest(
             id=self._desk.new_id(self._request_id),

@@ -64,7 +64,7 @@ EVERY_KEY: dict[str, Any] = {
     "session": {"header": "x-chat", "cookie": "sid", "body_field": "metadata.user_id"},
     "picker": {"health_port": 4, "max_held_bytes": 10_000_000, "drain_seconds": 5, "test_header": "obey"},
     "decision_log": {"file": "/var/lib/tidegate/decisions.jsonl", "sample": 0.5, "max_bytes": 2_000_000},
-    "authentication": {"anonymous": None, "identity_header": None},
+    "authentication": {"anonymous": None, "identity_header": None, "salt_prefixes": False},
     "tiers": [],
     "tenants": [],
     "keys": [],
@@ -120,7 +120,7 @@ EVERY_KEY: dict[str, Any] = {
 
 
 EVERY_KEY_OF_TENANTS: dict[str, Any] = {
-    "authentication": {"anonymous": "guest", "identity_header": "x-tenant-id"},
+    "authentication": {"anonymous": "guest", "identity_header": "x-tenant-id", "salt_prefixes": True},
     "tiers": [
         {
             "name": "gold",

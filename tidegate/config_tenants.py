@@ -133,6 +133,11 @@ class Authentication(Section):
         "is believed from whoever reaches the listener: that must be this proxy alone, and it must set or remove the "
         "header on every request.",
     )
+    salt_prefixes: bool = Field(
+        default=False,
+        description="Whether prompts that begin alike count as cached for their own tenant alone, so that no choice of "
+        "an endpoint depends on what others asked. Not where engines tell what they cache (`kv_events`).",
+    )
 
 
 def limits_of(*sets: LimitSet) -> tuple[Limit, ...]:

@@ -1,6 +1,7 @@
 """What a request has in common with others, and that only hashes of it are handed on."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -9,9 +10,26 @@ from extproc.apis import chat_completions, completions
 from extproc.body import ParsedBody
 from tests.extproc.desks import FakeDesk
 from tests.extproc.envoy_model import POST, ask
+from tidegate.scheduling.caller import Caller
 from tidegate.scheduling.request import InferenceRequest
 
 LONG = "A system prompt that many requests begin with. " * 40
+
+
+class Admits:
+    """Takes every request for one caller's."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+
+    def identify(self, headers: Mapping[str, str]) -> Caller:
+        return self.caller
+
+    def admit(self, request: InferenceRequest, caller: Caller) -> Mapping[str, str]:
+        return {}
+
+    def withdraw(self, request_id: str) -> None:
+        raise AssertionError(request_id)
 
 
 def chat(*messages: str, **more: object) -> bytes:
@@ -54,6 +72,22 @@ def test_another_model_salt_or_tools_have_nothing_in_common(other: dict[str, obj
     assert one
     assert two
     assert not set(one) & set(two)
+
+
+async def test_what_is_known_of_caches_is_kept_apart_by_tenant_where_that_is_asked_for() -> None:
+    body = chat(LONG, "hello")
+
+    async def of(caller: Caller | None) -> tuple[int, ...]:
+        desk = FakeDesk()
+        desk.prefixes, desk.gate = True, None if caller is None else Admits(caller)
+        return (await decided(desk, body)).prefix
+
+    callers = (Caller("a"), Caller("a", salt="a"), Caller("a", salt="a"), Caller("b", salt="b"))
+    whole, a, again, b = [await of(caller) for caller in callers]
+    assert whole == await of(None)
+    assert a == again
+    assert not set(whole) & set(a)
+    assert not set(a) & set(b)
 
 
 def test_a_completion_is_salted_as_well() -> None:

@@ -110,6 +110,15 @@ def test_without_that_header_configured_it_says_nothing() -> None:
     assert Made().tenants.identify({"x-tenant-id": "bob", "x-api-key": ALICE}).tenant == "alice"
 
 
+def test_caches_are_kept_apart_by_tenant_where_that_is_asked_for() -> None:
+    def salts(**more: Any) -> list[str]:
+        tenants = Made(**more).tenants
+        return [tenants.identify({"x-api-key": key}).salt for key in (ALICE, BOB)]
+
+    assert salts() == ["", ""]
+    assert salts(authentication={"salt_prefixes": True}) == ["alice", "bob"]
+
+
 def test_a_tenants_own_limits_count_where_they_differ_from_its_tiers() -> None:
     made = Made()
     assert made.left("tenant:alice") == {"tokens_per_minute": 2000, "requests_in_flight": 2}

@@ -51,7 +51,7 @@ class Tenants:
 
     def configure(self, config: Config) -> None:
         """Take over the tenants of ``config``; what was used stays used, and what is held stays held."""
-        tiers = {tier.name: tier for tier in config.tiers}
+        tiers, salted = {tier.name: tier for tier in config.tiers}, config.authentication.salt_prefixes
         limits = {}
         known: dict[str, Caller] = {}
         for tenant in config.tenants:
@@ -62,7 +62,8 @@ class Tenants:
             limits |= {of_model: limits_of(*sets) for of_model, (_, sets) in by_model.items()}
             patterns = [(pattern, of_model) for of_model, (pattern, _) in by_model.items()]
             by_limit = tier.reserve == "limit"
-            known[tenant.name] = Caller(tenant.name, tier.priority, (scope,), callers.models(patterns), by_limit)
+            salt = tenant.name if salted else ""
+            known[tenant.name] = Caller(tenant.name, tier.priority, (scope,), callers.models(patterns), by_limit, salt)
         self._keys = {}
         for key in config.keys:
             owner, scope = known[key.tenant], f"key:{key.name}"

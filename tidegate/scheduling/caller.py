@@ -15,6 +15,7 @@ class Caller(NamedTuple):
         scopes: whose limits every request of theirs counts against: the tenant's, the key's.
         reserves_limit: what is reserved for an answer is all that the request allows it to have, where it says so;
             otherwise, what such answers probably have.
+        salt: keeps what is known of caches for their prompts apart from others'; empty for nothing.
         by_model: the same for single models: a pattern, where ``*`` stands for any characters, and the scope.
     """
 
@@ -23,6 +24,7 @@ class Caller(NamedTuple):
     scopes: tuple[str, ...] = ()
     by_model: tuple[tuple[re.Pattern[str], str], ...] = ()
     reserves_limit: bool = True
+    salt: str = ""
 
     def scopes_for(self, model: str) -> tuple[str, ...]:
         """Return whose limits a request for ``model`` counts against; one that names no model, against every model's.
