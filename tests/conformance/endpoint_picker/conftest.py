@@ -95,6 +95,8 @@ def _configuration(pods: Pods, port: int, health: int) -> dict[str, object]:
             {
                 "name": "default",
                 "engine": "vllm",
+                # The default goes by how fast and how reliable the pods were in the tests before, too.
+                "policy": "least_tokens",
                 "endpoints": [{"address": address} for address in pods.addresses],
             }
         ],
