@@ -51,7 +51,7 @@ def tested(tmp_path: Path, config: Config) -> ControlPlane:
 
 
 def inquiry(tested: ControlPlane) -> Inquiry:
-    return Inquiry.of(deciding_of(tested))
+    return Inquiry.of(deciding_of(tested), routed=True)
 
 
 async def asked(inquiry: Inquiry, **question: Any) -> Case:
@@ -102,6 +102,27 @@ async def test_asking_does_not_take_a_turn(tested: ControlPlane) -> None:
 
 async def test_a_pool_can_be_asked_by_its_name(tested: ControlPlane) -> None:
     assert (await asked(inquiry(tested), pool="turns", prompt_tokens=1)).request.pool == "turns"
+
+
+async def test_routes_lead_a_question_as_they_lead_requests(tmp_path: Path) -> None:
+    routed = (
+        POOLS
+        + """
+routes:
+- {model: known, min_prompt_tokens: 5000, pool: turns, rewrite_model: turning}
+- {model: alias, pool: warm, rewrite_model: known}
+"""
+    )
+    tested = plane(tmp_path)
+    tested._take_over(parse(routed.encode(), "tidegate.yaml"))
+    for question, led in (
+        ({"model": "known", "prompt_tokens": 4_999}, ("warm", "known")),
+        ({"model": "known", "prompt_tokens": 5_000}, ("turns", "turning")),
+        ({"model": "alias", "prompt_tokens": 9_000}, ("warm", "known")),
+        ({"model": "known", "prompt_tokens": 9_000, "pool": "warm"}, ("warm", "known")),
+    ):
+        case = await asked(inquiry(tested), **question)
+        assert (case.request.pool, case.request.model) == led
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ def test_a_name_costs_a_token_with_openai_alone() -> None:
         ("meta-llama/Meta-Llama-3-8B-Instruct", "llama-3"),
         ("llama3:8b", "llama-3"),
         ("llama-3-70b", "llama-3"),
+        ("llama-3-128k", "llama-3"),
         ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1"),
         ("sim-llama-3.1-8b", "llama-3.1"),
         ("Llama-3.3-70B", "llama-3.1"),

@@ -89,7 +89,8 @@ def _find(file: Path, wanted: str | None) -> Case:
         with file.open("rb") as lines:
             for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_BYTES + 1), b""), 1):
                 case = _read(line, f"{file}:{number}")
-                if wanted is None or case.request.id.startswith(wanted):
+                # Ours ends with the x-request-id that the client knows.
+                if wanted is None or case.request.id.startswith(wanted) or case.request.id.endswith(f"/{wanted}"):
                     found = case
                     if wanted is not None:
                         break

@@ -344,7 +344,7 @@ class ControlPlane:
 
     def _inquiry(self) -> Inquiry:
         if isinstance(self._deciding, Alone):
-            return Inquiry.of(self._deciding.decider)
+            return Inquiry.of(self._deciding.decider, routed=True)
         return Inquiry.beside_workers(self._fleet, lambda: self._config)
 
     async def _listen(self, listening: contextlib.AsyncExitStack) -> None:

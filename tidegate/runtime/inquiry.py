@@ -11,11 +11,13 @@ import msgspec
 from extproc import affinity, sessions
 from extproc.body import ParsedBody
 from tidegate.config import Config
+from tidegate.config_routes import traffic
 from tidegate.discovery import static
 from tidegate.fleet.state import Fleet
 from tidegate.runtime.decider import Decider
 from tidegate.scheduling.dispatch import Dispatcher, Refusal, RefusalReason
 from tidegate.scheduling.request import InferenceRequest
+from tidegate.scheduling.routes import Routes, chosen
 from tidegate.telemetry import decision_record
 from tidegate.telemetry.admin import UnanswerableError
 from tidegate.tokens import prefix
@@ -25,6 +27,8 @@ from tidegate.tokens.prompt import Prompt
 
 ID = "live"
 """Stands for the request, which has no id because it is never sent."""
+
+CHAT, CHAT_PATH = "chat_completions", "/v1/chat/completions"
 
 Count = Callable[[str, Prompt], Awaitable[TokenCount]]
 
@@ -52,6 +56,10 @@ class Question(msgspec.Struct, forbid_unknown_fields=True):
     session: Name = ""
 
 
+def _none() -> None:
+    """There are no routes."""
+
+
 async def _estimated(model: str, prompt: Prompt) -> TokenCount:  # noqa: ARG001  it is a ``Count``
     """Count by the number of bytes, where nobody in this process counts."""
     return TokenCount(by_bytes(prompt.texts), CountSource.BYTES)
@@ -60,15 +68,22 @@ async def _estimated(model: str, prompt: Prompt) -> TokenCount:  # noqa: ARG001 
 class Inquiry:
     """Answers questions by a dispatcher's rules."""
 
-    def __init__(self, dispatcher: Callable[[], Dispatcher], count: Count) -> None:
-        """Ask whatever ``dispatcher`` returns, which is asked anew each time, and count prompts with ``count``."""
+    def __init__(
+        self, dispatcher: Callable[[], Dispatcher], count: Count, routes: Callable[[], Routes | None] = _none
+    ) -> None:
+        """Ask whatever ``dispatcher`` returns, which is asked anew each time, and count prompts with ``count``.
+
+        ``routes`` returns those that lead requests elsewhere than their models do; ``None`` for none.
+        """
         self._dispatcher = dispatcher
         self._count = count
+        self._routes = routes
 
     @classmethod
-    def of(cls, decider: Decider) -> "Inquiry":
-        """Answer as ``decider`` decides."""
-        return cls(lambda: decider.dispatcher, decider.prompts.count)
+    def of(cls, decider: Decider, *, routed: bool) -> "Inquiry":
+        """Answer as ``decider`` decides; ``routed`` where it follows routes."""
+        routes = (lambda: decider.desk.catalogue().routes) if routed else _none
+        return cls(lambda: decider.dispatcher, decider.prompts.count, routes)
 
     @classmethod
     def beside_workers(cls, fleet: Fleet, config: Callable[[], Config]) -> "Inquiry":
@@ -79,7 +94,7 @@ class Inquiry:
             made.configure(static.declared(config()), static.policies(config()))
             return made
 
-        return cls(dispatcher, _estimated)
+        return cls(dispatcher, _estimated, lambda: Routes(traffic(config().routes)))
 
     async def answer(self, body: bytes) -> bytes:
         """Return a decision record of what would be decided on the request that ``body`` asks about.
@@ -103,6 +118,8 @@ class Inquiry:
             prompt = TokenCount(question.prompt_tokens, CountSource.EXACT)
         else:
             prompt = await self._count(question.model, parsed.prompt)
+        question = self._led(question, prompt.tokens)
+        parsed = parsed._replace(model=question.model)
         beginning = prefix.NONE
         if parsed.texts and dispatcher.wants_prefix(question.model, question.pool):
             beginning = affinity.beginning(parsed, prompt.tokens)
@@ -118,6 +135,16 @@ class Inquiry:
             block_tokens=beginning.block_tokens,
             session=sessions.hashed(question.session),
         )
+
+    def _led(self, question: Question, tokens: int) -> Question:
+        """Return the question as the routes lead it, as a chat on the usual path without headers."""
+        routes = self._routes()
+        if routes is None or question.pool:
+            return question
+        route = chosen(routes.possible(CHAT_PATH, CHAT, {}, question.model), tokens)
+        if route is None:
+            return question
+        return msgspec.structs.replace(question, pool=route.pool, model=route.rewrite_model or question.model)
 
 
 def _read(body: bytes) -> Question:

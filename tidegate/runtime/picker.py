@@ -100,7 +100,7 @@ class PickerPlane:
                 self._metrics.render,
                 lambda: sorted({*self._unready, *self._discovered.unready()}),
                 self._status,
-                explain=Inquiry.of(self._decider).answer,
+                explain=Inquiry.of(self._decider, routed=False).answer,
             )
             await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
             async with asyncio.TaskGroup() as tasks:

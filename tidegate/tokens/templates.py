@@ -59,7 +59,7 @@ _FAMILIES: Final = tuple(
         ("gpt-oss", "gpt-oss"),
         # Distilled models speak the template of their teacher, whatever they are built on.
         ("deepseek", "deepseek-v3"),
-        (r"llama-?3[.-][1-9](?![0-9]*b)", "llama-3.1"),
+        (r"llama-?3[.-][1-9](?![0-9]*[bk])", "llama-3.1"),  # and not 3-8b or 3-128k
         ("llama-?3", "llama-3"),
         (r"qwen-?2\.5", "qwen2.5"),
         ("qwen-?3", "qwen3"),
