@@ -81,6 +81,22 @@ def test_a_large_prompt_that_is_mostly_cached_is_at_home_where_that_is() -> None
     assert kept(60_000, busy(A, cached=50_000), busy(B), busy(C), busy(D)) == [A, C, D]
 
 
+@pytest.mark.parametrize("session", ["", "s"])
+def test_an_endpoint_that_fails_its_requests_is_nobodys_part(session: str) -> None:
+    known = Lanes((LARGE,))
+    known.declare([EndpointSpec(address) for address in (A, B, C, D)])
+
+    def takes(tokens: int, *failing: str) -> list[str]:
+        offered = [busy(address)._replace(failing=0.98 * (address in failing)) for address in (A, B, C, D)]
+        return [one.address for one in known.keep(ask(prompt=tokens)._replace(session=session), offered)]
+
+    assert takes(500, A) == [B]
+    assert takes(500, A, B) == [C, D]
+    assert takes(60_000, C) == [D]
+    assert takes(60_000, C, D) == [A, B]
+    assert takes(500, A, B, C, D) == [A, B]
+
+
 def test_each_size_has_its_own_lane() -> None:
     lanes = (Lane(50_000, endpoints=(D,)), Lane(10_000, endpoints=(C,)))
     everybody = [busy(address) for address in (A, B, C, D)]

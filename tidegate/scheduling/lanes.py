@@ -30,6 +30,10 @@ MUCH = 0.25
 """The share of the smallest lane's ``above_tokens`` that is much to prefill before a small prompt. With a fifth of that
 the p99 of small prompts was hardly another, with three times as much nearly twice as long (``bench/lanes``)."""
 
+FAILING = 0.5
+"""The share of requests that fail of late with which an endpoint is left out; it fades within a minute, and then it is
+tried again."""
+
 _KEY = "lanes"
 
 
@@ -109,6 +113,8 @@ class Lanes:
     def keep(self, request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:
         """Return the candidates that ``request`` should go to, which are never nobody."""
         tokens, parts, small = request.prompt.tokens, self._parts, self._lanes[0].above_tokens
+        # An engine that fails requests at once has nothing to prefill, and is nobody's home.
+        candidates = [one for one in candidates if one.failing < FAILING] or candidates
         if tokens <= small:
             most, at_home = small * MUCH, bool(request.session)
             return (
