@@ -17,14 +17,13 @@ from extproc.errors import ApiError, Shape, of_refusal, shape_of
 from extproc.injection import injected
 from extproc.passage import Passage
 from extproc.passing import passing
-from extproc.routed import Routed, follow
+from extproc.routed import Routed, count, follow
 from extproc.stream import Action, Event, LocalProtocolError, Stream
 from extproc.usage import Usage
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.routes import Routes
 from tidegate.tokens import prefix
-from tidegate.tokens.count import CountSource, TokenCount
 
 
 class Abandoned(Exception):  # noqa: N818  nothing is in error: the client left
@@ -179,10 +178,8 @@ class _Visit:
         if self._routes is not None:
             found = await self._follow(self._routes, self._api, stream, parsed)
             parsed, prompt = found.parsed, found.prompt
-        elif self._api is PASSED_ON:
-            prompt = TokenCount(parsed.prompt.other_tokens, CountSource.BYTES)
         else:
-            prompt = await self._desk.count(parsed.model, parsed.prompt)
+            prompt = await count(self._desk, self._api, parsed)
         beginning = prefix.NONE
         if self._desk.wants_prefix(parsed.model, self._pool):
             salt = "" if self._passage is None else self._passage.caller.salt

@@ -4,7 +4,6 @@ The body is changed in that one place and keeps every other byte: a body that is
 its client meant by its order, its numbers and its escapes, and what the engine's prefix cache knows of it.
 """
 
-import json
 import re
 from typing import Any, Final
 
@@ -62,13 +61,8 @@ def _read(body: bytes) -> tuple[Any, bytes | None, Any] | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     # What only Python's parser reads has no text of a member to replace: a member can be put in where there is none.
-    if len(body) > bodies.LENIENT_BYTES or not json.detect_encoding(body).startswith("utf-8"):
-        return None
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict) or _OPTIONS in value:
+    value = bodies.read_by_python(body)
+    if value is None or _OPTIONS in value:
         return None
     return value.get("stream"), None, None
 

@@ -51,14 +51,8 @@ def _model(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body, type=_Body).model
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    if len(body) > bodies.LENIENT_BYTES or not json.detect_encoding(body).startswith("utf-8"):
-        return None
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return value.get("model") if isinstance(value, dict) else None
+        value = bodies.read_by_python(body)
+        return None if value is None else value.get("model")
 
 
 def refused_compressed() -> ApiError:

@@ -5,7 +5,6 @@ is not above 0, begins anew; and questions are spaced, because a query for a ser
 """
 
 import asyncio
-import ssl
 from collections.abc import Coroutine, Sequence
 from random import Random
 from typing import Any
@@ -17,7 +16,7 @@ import msgspec
 from tidegate import addresses
 from tidegate.config_discovery import ConsulSource
 from tidegate.discovery import http, labels
-from tidegate.discovery.contract import Backoff, Failed, Found, Reset, Tell, jittered
+from tidegate.discovery.contract import Backoff, Found, Reset, Tell, jittered
 
 SPACING_SECONDS = 1.25
 """Between two questions, before jitter, which leaves at least 0.9 s."""
@@ -113,14 +112,11 @@ class Consul:
 
     async def run(self, tell: Tell, asked: asyncio.Event) -> None:
         """Tell the instances, again at every answer."""
-        backoff = Backoff(self._rng)
-        while True:
-            try:
-                async with await http.session(self._settings.ca) as session:
-                    await self._follow(session, tell, asked, backoff)
-            except (aiohttp.ClientError, http.Refused, OSError, ssl.SSLError, ValueError) as error:
-                tell(Failed("not JSON as expected" if isinstance(error, msgspec.DecodeError) else http.reason(error)))
-            await asyncio.sleep(backoff.failed())
+
+        async def follow(session: aiohttp.ClientSession, backoff: Backoff) -> None:
+            await self._follow(session, tell, asked, backoff)
+
+        await http.followed(self._settings.ca, self._rng, tell, follow)
 
     async def _follow(self, session: aiohttp.ClientSession, tell: Tell, asked: asyncio.Event, backoff: Backoff) -> None:
         index = 0

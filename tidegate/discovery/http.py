@@ -2,14 +2,21 @@
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from random import Random
 
 import aiohttp
+import msgspec
+
+from tidegate.discovery.contract import Backoff, Failed, Tell
 
 MAX_BYTES = 67_108_864
 """Largest answer that is read; five thousand pods are listed in about 40 MiB."""
 
 CONNECT_SECONDS = 5.0
+
+Follow = Callable[[aiohttp.ClientSession, Backoff], Awaitable[None]]
 
 
 class Refused(Exception):  # noqa: N818  it says what became of a question
@@ -37,6 +44,18 @@ async def session(ca: str | None = None) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=connector, auto_decompress=True, max_line_size=16_384, max_field_size=16_384, trust_env=False
     )
+
+
+async def followed(ca: str | None, rng: Random, tell: Tell, follow: Follow) -> None:
+    """Have ``follow`` ask a directory, again and again: whatever ends it is told as a failure, and waited after."""
+    backoff = Backoff(rng)
+    while True:
+        try:
+            async with await session(ca) as asking:
+                await follow(asking, backoff)
+        except (aiohttp.ClientError, Refused, OSError, ssl.SSLError, ValueError) as error:
+            tell(Failed("not JSON as expected" if isinstance(error, msgspec.DecodeError) else reason(error)))
+        await asyncio.sleep(backoff.failed())
 
 
 def secret(path: str | None) -> str:

@@ -5,7 +5,6 @@ every few minutes in any case: a watch that died in silence, or lost a deletion,
 """
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from random import Random
 from urllib.parse import quote
@@ -15,7 +14,7 @@ import msgspec
 
 from tidegate.config_discovery import KubernetesSource
 from tidegate.discovery import http
-from tidegate.discovery.contract import Backoff, Failed, Tell, jittered, waited
+from tidegate.discovery.contract import Backoff, Tell, jittered, waited
 from tidegate.discovery.kubernetes_objects import Read, Shape, Stale, Table, inference_pool, pods, slices
 
 PAGE = 500
@@ -55,14 +54,11 @@ class Kubernetes:
 
     async def run(self, tell: Tell, asked: asyncio.Event) -> None:
         """Tell the endpoints."""
-        backoff = Backoff(self._rng)
-        while True:
-            try:
-                async with await http.session(self._settings.ca) as session:
-                    await self._follow(session, tell, asked, backoff)
-            except (aiohttp.ClientError, http.Refused, OSError, ssl.SSLError, ValueError) as error:
-                tell(Failed("not JSON as expected" if isinstance(error, msgspec.DecodeError) else http.reason(error)))
-            await asyncio.sleep(backoff.failed())
+
+        async def follow(session: aiohttp.ClientSession, backoff: Backoff) -> None:
+            await self._follow(session, tell, asked, backoff)
+
+        await http.followed(self._settings.ca, self._rng, tell, follow)
 
     async def _follow(self, session: aiohttp.ClientSession, tell: Tell, asked: asyncio.Event, backoff: Backoff) -> None:
         clock = asyncio.get_running_loop().time
