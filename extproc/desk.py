@@ -54,8 +54,10 @@ class Gate(Protocol):
         """
         ...
 
-    def admit(self, request: InferenceRequest, caller: Caller) -> Mapping[str, str]:
+    async def admit(self, request: InferenceRequest, caller: Caller) -> Mapping[str, str]:
         """Take what ``request`` will probably cost from what ``caller`` may use; return what they are to be told.
+
+        Bounded in time. What was taken when the caller is cancelled is given back by ``withdraw``.
 
         Raises:
             ApiError: 429, a limit is in the way; nothing was taken.

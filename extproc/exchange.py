@@ -199,7 +199,7 @@ class _Visit:
             route=self._route,
         )
         if self._passage is not None:
-            self._passage.enter(self._request)
+            await self._passage.enter(self._request)
         outcome = self._desk.decide(self._request)
         if isinstance(outcome, Refusal):
             if outcome.pool:

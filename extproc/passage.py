@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from extproc.desk import Gate
+from extproc.errors import ApiError
 from tidegate.scheduling.request import InferenceRequest
 
 
@@ -27,14 +28,19 @@ class Passage:
         self.told: Mapping[str, str] | None = None
         self._held: str | None = None
 
-    def enter(self, request: InferenceRequest) -> None:
+    async def enter(self, request: InferenceRequest) -> None:
         """Take what ``request`` will probably cost.
 
         Raises:
             ApiError: 429, a limit is in the way.
         """
-        self.told = self._gate.admit(request, self.caller)
+        # Held before it is known: who is cancelled meanwhile may have taken something.
         self._held = request.id
+        try:
+            self.told = await self._gate.admit(request, self.caller)
+        except ApiError:
+            self._held = None
+            raise
 
     def delivered(self) -> None:
         """Leave what is held to the access log and to the lease: the decision reached Envoy."""

@@ -25,7 +25,7 @@ class Admits:
     def identify(self, headers: Mapping[str, str]) -> Caller:
         return self.caller
 
-    def admit(self, request: InferenceRequest, caller: Caller) -> Mapping[str, str]:
+    async def admit(self, request: InferenceRequest, caller: Caller) -> Mapping[str, str]:
         return {}
 
     def withdraw(self, request_id: str) -> None:

@@ -30,7 +30,7 @@ class FakeGate:
             raise credentials.wrong()
         return Caller("acme")
 
-    def admit(self, request: InferenceRequest, caller: Caller) -> Mapping[str, str]:
+    async def admit(self, request: InferenceRequest, caller: Caller) -> Mapping[str, str]:
         if len(self.held) == 2:
             raise ApiError(429, "enough", reason="limit_exceeded", headers={"retry-after": "7"})
         self.held.append(request.id)

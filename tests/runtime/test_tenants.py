@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from extproc.errors import ApiError
+from tests.at_once import at_once
 from tests.configurations import parsed
 from tests.telemetry.entries import DECISION, entry, usage
 from tidegate.config import Config
@@ -51,7 +52,7 @@ class Made:
 
     def admit(self, number: str, key: str = ALICE, model: str = "small", most: int | None = 100) -> dict[str, str]:
         asked = InferenceRequest(number, "chat_completions", model, TokenCount(50, CountSource.EXACT), most)
-        return dict(self.tenants.admit(asked, self.tenants.identify({"x-api-key": key})))
+        return dict(at_once(self.tenants.admit(asked, self.tenants.identify({"x-api-key": key}))))
 
     def left(self, scope: str) -> dict[str, int]:
         page = json.loads(json.dumps(self.tenants.describe()))

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from extproc.errors import ApiError
+from tests.at_once import at_once
 from tests.runtime.test_tenants import ALICE, SECTIONS
 from tests.telemetry.entries import DECISION, entry, usage
 from tidegate.config import parse
@@ -33,7 +34,7 @@ class Standing:
     def decided(self) -> str:
         number = self.desk.new_id("same")
         request = InferenceRequest(number, "chat_completions", "any", TokenCount(10, CountSource.EXACT), 50)
-        self.gate.admit(request, self.gate.identify({"x-api-key": ALICE}))
+        at_once(self.gate.admit(request, self.gate.identify({"x-api-key": ALICE})))
         assert isinstance(self.desk.decide(request), Decision)
         return number
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidegate.fleet.endpoint import PoolSpec
+from tidegate.fleet.evidence import Ending, Evidence
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
@@ -82,6 +83,7 @@ class RequestEnded(NamedTuple):
         duration: seconds from its delivery to the last byte, likewise.
         cached_tokens: those of its prompt that needed no prefill, where the engine said so.
         failed: the endpoint of the reservation failed it, even if another one served it then.
+        ending: how it ended at the endpoint of the reservation; ``None`` where that is not known.
     """
 
     reservation_id: str
@@ -90,6 +92,15 @@ class RequestEnded(NamedTuple):
     duration: float | None = None
     cached_tokens: int | None = None
     failed: bool = False
+    ending: Ending | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceReported:
+    """A source said what it thinks of the endpoint at ``address``."""
+
+    address: str
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +141,7 @@ FleetEvent = (
     | BlocksStored
     | BlocksRemoved
     | BlocksCleared
+    | EvidenceReported
 )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
+from tidegate.fleet.evidence import Evidence
 from tidegate.fleet.gpu import prior
 from tidegate.fleet.health import ConnectionRecord, ejected
 from tidegate.fleet.ledger import Inflight, Ledger
@@ -18,6 +19,9 @@ PRIOR_REQUEST_TOKENS = 1000.0
 
 UNKNOWN = EngineReport()
 
+Said = tuple[Evidence, float]
+"""What a source said, and when, in seconds."""
+
 KEPT_SECONDS = 0.01
 """How long an endpoint is shown as it was, while nothing happens to it: what only time changes (how old its report is,
 what it has prefilled since) changes little in that, and a view is most of what a decision costs."""
@@ -29,6 +33,7 @@ class Member:
     Attributes:
         spec: as declared.
         connections: whether it can be reached.
+        evidence: what each source said of it last, and when, in seconds.
         report: what its engine said last.
         reported_at: when, in seconds; ``None`` when it never did.
         own_at_scrape: requests of ours in flight there when the last scrape began.
@@ -48,6 +53,7 @@ class Member:
         "adapters",
         "assumed",
         "connections",
+        "evidence",
         "foreign",
         "own_at_scrape",
         "prefixes",
@@ -68,6 +74,7 @@ class Member:
         self.adapters: Adapters | None = None
         self.work = Work(prior(spec.gpu))
         self.connections = ConnectionRecord()
+        self.evidence: dict[str, Said] = {}
         self.report = UNKNOWN
         self.reported_at: float | None = None
         self.own_at_scrape = 0

@@ -8,6 +8,7 @@ from tidegate.fleet.events import (
     BlocksCleared,
     BlocksRemoved,
     BlocksStored,
+    EvidenceReported,
     FleetChange,
     FleetEvent,
     LoadReported,
@@ -350,6 +351,12 @@ class Fleet:
     def _(self, event: BlocksCleared, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
         if member := self._endpoints.get(event.address):
             member.prefixes.forget(event.address)
+        return ()
+
+    @_apply.register
+    def _(self, event: EvidenceReported, now: float) -> Iterable[FleetChange]:
+        if member := self._endpoints.get(event.address):
+            member.evidence[event.evidence.source] = (event.evidence, now)
         return ()
 
 

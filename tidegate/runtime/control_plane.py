@@ -26,7 +26,7 @@ from tidegate.fleet.events import (
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
-from tidegate.runtime import ports, services, told_caches
+from tidegate.runtime import parts, ports, services, told_caches
 from tidegate.runtime.alone import Alone
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
@@ -35,6 +35,7 @@ from tidegate.runtime.discovery_log import DiscoveryLog
 from tidegate.runtime.inquiry import Inquiry
 from tidegate.runtime.learned_weights import LearnedWeights
 from tidegate.runtime.lessons import lesson
+from tidegate.runtime.part import Surroundings
 from tidegate.runtime.publisher import Publisher
 from tidegate.runtime.reload import ConfigFile
 from tidegate.runtime.services import BindError
@@ -109,6 +110,7 @@ class ControlPlane:
         self._watched = ConfigFile(file, config)
         self._discovered = Discovered(lambda: self._declare(self._config))
         self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
+        self._parts = parts.made(Surroundings(self._fleet, self._apply, self._metrics, config))
 
     def reload(self) -> None:
         """Read the configuration file again (SIGHUP)."""
@@ -141,6 +143,7 @@ class ControlPlane:
                     tasks.create_task(self._weigh()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
                     tasks.create_task(self._deciding.run()),
+                    *(tasks.create_task(part.run()) for part in self._parts),
                 ]
                 stopped = tasks.create_task(stop.wait())
                 starting = tasks.create_task(self._deciding.ready(self._config))
@@ -165,6 +168,8 @@ class ControlPlane:
             self._tell(change)
 
     def _tell(self, change: FleetChange) -> None:
+        for part in self._parts:
+            part.changed(change)
         match change:
             case MembershipChanged(added, removed):
                 self._publisher.changed()
@@ -200,6 +205,8 @@ class ControlPlane:
     def _request_ended(self, record: RequestRecord) -> None:
         record = self._sizes.settled(record)
         self._metrics.request_ended(record)
+        for part in self._parts:
+            part.ended(record)
         taught = lesson(record)
         if taught and self._corrections.learn(*taught):
             self._deciding.teach(taught)
@@ -260,6 +267,8 @@ class ControlPlane:
         self._apply(declared)
         self._scraper.watch(self._discovered.engines(declared))
         self._told.watch(told_caches.sources(config, declared))
+        for part in self._parts:
+            part.follow(config, declared)
         # Not before: an Envoy that has endpoints would lose those that are not found yet.
         if self._discovered.is_whole:
             self._publisher.publish(config)
@@ -356,6 +365,7 @@ class ControlPlane:
             self._status,
             self._tenants.describe if self._tenants is not None else admin.no_tenants,
             self._inquiry().answer,
+            {path: page for part in self._parts for path, page in part.pages().items()},
         )
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
         await listening.enter_async_context(
@@ -366,6 +376,8 @@ class ControlPlane:
                 tls=control.tls,
             )
         )
+        for part in self._parts:
+            await listening.enter_async_context(part.listening())
         await listening.enter_async_context(self._deciding.serving(control, {access_log.PATH: log.reader}))
         # Called first when all this ends: a server that stops waits for its open streams, and then breaks them off.
         listening.callback(self._discovery.close)

@@ -108,7 +108,7 @@ class Tenants:
             raise credentials.wrong()
         return caller
 
-    def admit(self, request: InferenceRequest, caller: Caller) -> Mapping[str, str]:
+    async def admit(self, request: InferenceRequest, caller: Caller) -> Mapping[str, str]:
         """Take what ``request`` will probably cost; return what the client is told of its limits.
 
         Raises:

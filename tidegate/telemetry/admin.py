@@ -4,7 +4,9 @@
 """
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -35,6 +37,13 @@ Explain = Callable[[bytes], Awaitable[bytes]]
 """Returns the decision record of a request that is only asked about, or raises ``UnanswerableError``."""
 
 
+class Page(NamedTuple):
+    """One page more: what it shows, in a few words, and what returns it for the query's parameters."""
+
+    about: str
+    content: Callable[[Mapping[str, str]], JsonObject]
+
+
 def no_tenants() -> JsonObject:
     """Return the page of the tenants where there are none."""
     return {"tenants": [], "requests_held": 0}
@@ -46,6 +55,7 @@ def make_app(
     status: Callable[[], JsonObject],
     tenants: Callable[[], JsonObject] = no_tenants,
     explain: Explain | None = None,
+    more: Mapping[str, Page] = MappingProxyType({}),
 ) -> web.Application:
     """Return the application.
 
@@ -55,14 +65,8 @@ def make_app(
         status: the fleet (``status.describe``).
         tenants: the tenants and what they may still use.
         explain: answers what is asked at ``EXPLAIN``; without it there is no such page.
+        more: further pages by path; one that cannot answer raises ``UnanswerableError``.
     """
-
-    async def index(_: web.Request) -> web.Response:
-        asked = (
-            {} if explain is None else {EXPLAIN: "how a request would be decided now (POST; tidegate explain --live)"}
-        )
-        lines = (f"{path:<10} {text}\n" for path, text in {**PAGES, **asked}.items())
-        return web.Response(text="Tidegate\n\n" + "".join(lines))
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=metrics_text(), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
@@ -84,13 +88,14 @@ def make_app(
 
     app = web.Application()
     pages: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
-        "/": index,
+        "/": _index(more, explains=explain is not None),
         "/metrics": metrics,
         "/healthz": healthz,
         "/readyz": readyz,
         "/status": state,
         "/tenants": budgets,
     }
+    pages |= {path: _showing(page) for path, page in more.items()}
     for path, page in pages.items():
         app.router.add_get(path, page, allow_head=False)
     if explain is not None:
@@ -99,8 +104,30 @@ def make_app(
     return app
 
 
+def _index(more: Mapping[str, Page], *, explains: bool) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    listed = {**PAGES, **{path: page.about for path, page in more.items()}}
+    if explains:
+        listed[EXPLAIN] = "how a request would be decided now (POST; tidegate explain --live)"
+    text = "Tidegate\n\n" + "".join(f"{path:<10} {about}\n" for path, about in listed.items())
+
+    async def index(_: web.Request) -> web.Response:
+        return web.Response(text=text)
+
+    return index
+
+
 def _json(page: JsonObject) -> web.Response:
     return web.Response(text=json.dumps(page, allow_nan=False), content_type="application/json")
+
+
+def _showing(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def shown(request: web.Request) -> web.Response:
+        try:
+            return _json(page.content(request.query))
+        except UnanswerableError as error:
+            return web.Response(status=error.status, text=f"{error}\n")
+
+    return shown
 
 
 def _answered_by(explain: Explain) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

@@ -11,6 +11,7 @@ from tidegate.fleet.events import (
     BlocksCleared,
     BlocksRemoved,
     BlocksStored,
+    EvidenceReported,
     FleetEvent,
     LoadReported,
     PoolsDeclared,
@@ -138,7 +139,14 @@ class Cleared(Message, frozen=True, tag=True):
     event: BlocksCleared
 
 
-Fact = Declared | Scraping | Reported | Unanswered | ReservedElsewhere | Ended | Stored | Removed | Cleared
+class Judged(Message, frozen=True, tag=True):
+    """See ``Declared``."""
+
+    now: float
+    event: EvidenceReported
+
+
+Fact = Declared | Scraping | Reported | Unanswered | ReservedElsewhere | Ended | Stored | Removed | Cleared | Judged
 ToWorker = Welcome | Prepare | Decide | Taught | Stop | Fact
 
 _FACTS: Final = {
@@ -151,6 +159,7 @@ _FACTS: Final = {
     BlocksStored: Stored,
     BlocksRemoved: Removed,
     BlocksCleared: Cleared,
+    EvidenceReported: Judged,
 }
 
 

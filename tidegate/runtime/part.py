@@ -1,0 +1,56 @@
+"""A part of the control plane: one service of its own, beside the deciding and the publishing."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from tidegate.config import Config
+from tidegate.fleet.events import FleetChange, FleetEvent, PoolsDeclared
+from tidegate.fleet.state import Fleet
+from tidegate.telemetry.admin import Page
+from tidegate.telemetry.metrics import Metrics
+from tidegate.telemetry.record import RequestRecord
+
+
+class Surroundings(NamedTuple):
+    """What a part is given.
+
+    Attributes:
+        fleet: what is known; to be read only.
+        apply: takes in a fact; the one way in which a part changes the fleet.
+        metrics: where it counts.
+        config: the configuration that it begins with. What listens keeps to that; the rest follows.
+    """
+
+    fleet: Fleet
+    apply: Callable[[FleetEvent], None]
+    metrics: Metrics
+    config: Config
+
+
+class Part:
+    """One part. What it does not need it leaves as it is here."""
+
+    def listening(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Listen for as long as the block runs.
+
+        Raises:
+            BindError: a port cannot be bound.
+        """
+        return contextlib.nullcontext()
+
+    def follow(self, config: Config, declared: PoolsDeclared) -> None:
+        """Take over ``config``, and the pools with all that discovery found. Called at the start and at each change."""
+
+    async def run(self) -> None:
+        """Do what is to be done all the time, until cancelled; or return, where there is nothing."""
+
+    def changed(self, change: FleetChange) -> None:
+        """Take note of a change of the fleet."""
+
+    def ended(self, record: RequestRecord) -> None:
+        """Take note of the end of a request."""
+
+    def pages(self) -> Mapping[str, Page]:
+        """Return its admin pages by path."""
+        return {}
