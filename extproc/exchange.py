@@ -17,7 +17,7 @@ from extproc.errors import ApiError, Shape, of_refusal, shape_of
 from extproc.injection import injected
 from extproc.passage import Passage
 from extproc.passing import passing
-from extproc.routed import Routed, count, follow
+from extproc.routed import Routed, Who, count, follow
 from extproc.stream import Action, Event, LocalProtocolError, Stream
 from extproc.usage import Usage
 from tidegate.scheduling.dispatch import Decision, Refusal
@@ -216,7 +216,9 @@ class _Visit:
         return parse if self._passage is None else claims.checked(parse)
 
     async def _follow(self, routes: Routes, api: Api, stream: Stream, parsed: ParsedBody) -> Routed:
-        found = await follow(routes, self._desk, api, stream, self._coding, parsed, self._pool)
+        tenant = "" if self._passage is None else self._passage.caller.tenant
+        who = Who(self._pool, self._session or parsed.session, tenant)
+        found = await follow(routes, self._desk, api, stream, self._coding, parsed, who)
         self._pool, self._route, self._path = found.pool, found.route, found.path or self._path
         self._known["model"] = found.parsed.model
         if found.body is not None:

@@ -1,6 +1,7 @@
 """Following a route: which one is a request's, what the engine is to be asked for, and how many tokens that has."""
 
 import functools
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from extproc import renaming
@@ -9,6 +10,7 @@ from extproc.body import ParsedBody
 from extproc.desk import Desk
 from extproc.stream import Stream
 from tidegate.scheduling.routes import Routes, chosen
+from tidegate.scheduling.splits import Split
 from tidegate.tokens.count import CountSource, TokenCount
 
 
@@ -32,6 +34,31 @@ class Routed(NamedTuple):
     body: bytes | None = None
 
 
+class Who(NamedTuple):
+    """Whose request it is, as far as that says where it goes.
+
+    Attributes:
+        pool: where it goes without a route; empty where its model says.
+        session: its session; empty when it has none.
+        tenant: who asks; empty where that is not asked.
+    """
+
+    pool: str = ""
+    session: str = ""
+    tenant: str = ""
+
+    def key(self, split: Split | None, headers: Mapping[str, str]) -> str:
+        """Return by what it stays on its side of ``split``; empty where nothing keeps it there."""
+        match split.sticky if split is not None else "":
+            case "session":
+                return self.session
+            case "tenant":
+                return self.tenant
+            case header if header.startswith(":"):
+                return headers.get(header[1:], "")
+        return ""
+
+
 async def count(desk: Desk, api: Api, parsed: ParsedBody, pool: str = "") -> TokenCount:
     """Return the tokens of a request, in ``pool`` or where its model says."""
     if api is PASSED_ON:
@@ -40,9 +67,9 @@ async def count(desk: Desk, api: Api, parsed: ParsedBody, pool: str = "") -> Tok
 
 
 async def follow(
-    routes: Routes, desk: Desk, api: Api, stream: Stream, coding: str | None, parsed: ParsedBody, pool: str
+    routes: Routes, desk: Desk, api: Api, stream: Stream, coding: str | None, parsed: ParsedBody, who: Who
 ) -> Routed:
-    """Return where the request goes; to ``pool`` if no route takes it.
+    """Return where the request goes; to the pool that ``who`` names if no route takes it.
 
     Tokens are counted as on the first route that may be the request's. Where it is another one that does not count the
     same way, nothing is learned from the count. What is passed on unread keeps its name.
@@ -52,15 +79,17 @@ async def follow(
     """
     possible = routes.possible(path_of(stream.headers), api.name, stream.headers, parsed.model)
     if not possible:
-        return Routed(parsed, await count(desk, api, parsed, pool), pool)
+        return Routed(parsed, await count(desk, api, parsed, who.pool), who.pool)
     reads = api is not PASSED_ON
-    counted = _named(parsed, possible[0].rewrite_model if reads else "")
-    prompt = await count(desk, api, counted, possible[0].pool)
+    first = routes.shared_out(possible[0], who.key(possible[0].split, stream.headers))
+    counted = _named(parsed, first.rewrite_model if reads else "")
+    prompt = await count(desk, api, counted, first.pool)
     route = chosen(possible, prompt.tokens)
     if route is None:
-        return Routed(parsed, prompt._replace(uncorrected=None), pool)
+        return Routed(parsed, prompt._replace(uncorrected=None), who.pool)
+    route = first if route is possible[0] else routes.shared_out(route, who.key(route.split, stream.headers))
     wanted = _named(parsed, route.rewrite_model if reads else "")
-    if (counted.model, possible[0].pool) != (wanted.model, route.pool):
+    if (counted.model, first.pool) != (wanted.model, route.pool):
         prompt = prompt._replace(uncorrected=None)
     body = None if wanted.model == parsed.model else await _renamed(desk, stream.body, coding, wanted.model)
     return Routed(wanted, prompt, route.pool, route.name, route.rewrite_path, body)

@@ -49,6 +49,7 @@ EVERY_KEY: dict[str, Any] = {
         "ext_proc_exchanges": 2,
         "tls": None,
         "workers": 1,
+        "state_dir": "/var/lib/tidegate",
     },
     "envoy": {"admin_address": "127.0.0.2", "admin_port": 3, "concurrency": 8},
     "limits": {
@@ -112,10 +113,32 @@ EVERY_KEY: dict[str, Any] = {
             "min_prompt_tokens": 8000,
             "max_prompt_tokens": 100_000,
             "pool": "llama",
+            "split": [],
+            "sticky": None,
+            "rollout": None,
             "rewrite_model": "llama-3",
             "rewrite_path": "/v1/chat/completions",
-        }
+        },
     ],
+}
+
+
+EVERY_KEY_OF_A_SPLIT: dict[str, Any] = {
+    "model": "shared",
+    "split": [
+        {"pool": "llama", "weight": 90, "rewrite_model": "llama-3"},
+        {"pool": "rest", "weight": 10, "rewrite_model": None},
+    ],
+    "sticky": {"by": None, "header": "x-user"},
+    "rollout": {
+        "canary": "rest",
+        "steps": [5, 50],
+        "pause_seconds": 60,
+        "min_requests": 100,
+        "max_error_percent": 1,
+        "max_ttft_ratio": 1.5,
+        "max_tpot_ratio": 1.5,
+    },
 }
 
 

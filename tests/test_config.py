@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from tests.configurations import EVERY_KEY, EXAMPLE, changed, faults, parsed
 from tests.tokens.model_files import write
 from tidegate.config import Config, Endpoint, parse
+from tidegate.config_control import Control
 from tidegate.scheduling import filters, pickers, scorers
 
 # What it may say
@@ -119,7 +120,7 @@ def test_equal_addresses_are_written_alike() -> None:
         ("admin.path", "address, port"),
         (
             "control.port",
-            "address, advertise, xds_port, ext_proc_port, ext_proc_transport, ext_proc_exchanges, workers, tls",
+            ", ".join(Control.model_fields),
         ),
         ("envoy.binary", "admin_address, admin_port, concurrency"),
         (

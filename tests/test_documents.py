@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tests.configurations import EVERY_KEY, EVERY_KEY_OF_TENANTS
+from tests.configurations import EVERY_KEY, EVERY_KEY_OF_A_SPLIT, EVERY_KEY_OF_TENANTS
 from tidegate.cli import main
 from tidegate.config import parse
 from tidegate.runtime import demo
@@ -64,6 +64,7 @@ def test_every_key_is_in_the_reference() -> None:
                 check(inner)
 
     check({**EVERY_KEY, **EVERY_KEY_OF_TENANTS})
+    check(EVERY_KEY_OF_A_SPLIT)
 
 
 def test_the_schema_refuses_unknown_keys_everywhere() -> None:

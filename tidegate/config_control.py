@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tidegate import addresses
 from tidegate.config_tls import Tls
-from tidegate.config_values import Ip, Port, Section
+from tidegate.config_values import AbsolutePath, Ip, Port, Section
 
 
 class Control(Section):
@@ -40,6 +40,11 @@ class Control(Section):
 
     workers: int = Field(
         1, ge=1, le=64, description="Processes that decide, each on the next port. 1: the control plane's own."
+    )
+
+    state_dir: AbsolutePath | None = Field(
+        None,
+        description="A folder of its own for what has to outlive a restart. Without it, that begins anew.",
     )
 
     tls: Tls | None = Field(None, description="TLS with certificates on both sides; without it, none.")

@@ -1,15 +1,15 @@
 """Routes as the configuration file writes them, and what makes no sense of one."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, Protocol
 
 from pydantic import AfterValidator, Field, model_validator
 
 from tidegate.api_paths import ANSWERED_HERE, API_OF, FORMS, PATHS, own_path
 from tidegate.choice_config import one_of
-from tidegate.config_values import Model, PoolName, Section
-from tidegate.control_headers import CONTROL_NAMES, CONTROL_PREFIXES
+from tidegate.config_splits import MAX_SIDES, Rollout, Side, Sticky, split
+from tidegate.config_values import HeaderName, Model, PoolName, RewrittenModel, Section
 from tidegate.faults import fault, shown
 from tidegate.scheduling.routes import HeaderRule
 from tidegate.scheduling.routes import Route as Traffic
@@ -18,12 +18,8 @@ from tidegate.scheduling.routing import fits
 MAX_ROUTES: Final = 256
 """They are looked through one after the other for each request."""
 
-SECRETS: Final = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"})
-"""Headers that do not leave Envoy."""
-
 _PATH = r"^/[A-Za-z0-9._~!$&'()+,;=:@/-]*\*?$"
 _PLAIN_PATH = r"^/[A-Za-z0-9._~/-]*[A-Za-z0-9._~-]$"
-_HEADER = r"^[a-z0-9-]{1,64}$"
 _VALUE = r"^[!-~]([ -~]*[!-~])?$"
 
 
@@ -49,16 +45,6 @@ def _plain_path(path: str) -> str:
     return path
 
 
-def _header(name: str) -> str:
-    if not re.fullmatch(_HEADER, name, re.ASCII):
-        raise fault(f"expected a header's name: 1 to 64 of a-z, 0-9 and hyphens, not {shown(name)}")
-    if name in CONTROL_NAMES or name.startswith(CONTROL_PREFIXES):
-        raise fault(f"expected a header that a client may set, not {shown(name)}, which is taken out at the edge")
-    if name in SECRETS:
-        raise fault(f"expected a header that is no secret, not {shown(name)}")
-    return name
-
-
 def _value(value: str) -> str:
     if not re.fullmatch(_VALUE, value, re.ASCII):
         raise fault(f"expected printable ASCII with no space at either end, not {shown(value)}")
@@ -69,10 +55,8 @@ Path = Annotated[str, AfterValidator(_path), Field(max_length=256, json_schema_e
 PlainPath = Annotated[
     str, AfterValidator(_plain_path), Field(max_length=256, json_schema_extra={"pattern": _PLAIN_PATH})
 ]
-HeaderName = Annotated[str, AfterValidator(_header), Field(json_schema_extra={"pattern": _HEADER})]
 HeaderValue = Annotated[str, AfterValidator(_value), Field(max_length=256)]
 Api = Annotated[str, *one_of(PATHS)]
-RewrittenModel = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class Header(Section):
@@ -113,7 +97,14 @@ class Route(Section):
     model: Model | None = Field(None, description="The model that the client names; `*` stands for any characters.")
     min_prompt_tokens: int = Field(0, ge=0, le=100_000_000, description="The fewest tokens of the prompt.")
     max_prompt_tokens: int | None = Field(None, ge=0, le=100_000_000, description="The most tokens of the prompt.")
-    pool: PoolName = Field(description="Where it goes.")
+    pool: PoolName | None = Field(None, description="Where it goes; this, or `split`.")
+    split: tuple[Side, ...] = Field(
+        (), max_length=MAX_SIDES, description="The pools between which its requests are shared out."
+    )
+    sticky: Sticky | None = Field(
+        None, description="By what requests stay on a side. By default each goes for itself, and the shares are exact."
+    )
+    rollout: Rollout | None = Field(None, description="How one of two pools takes over from the other, step by step.")
     rewrite_model: RewrittenModel | None = Field(
         None, description="The name by which the engine is asked for the model, in place of the client's. JSON alone."
     )
@@ -123,8 +114,9 @@ class Route(Section):
 
     def traffic(self, at: int) -> Traffic:
         """Return the route that decisions keep to; ``at`` is its place."""
+        shared = split(self.split, self.sticky) if self.split else None
         return Traffic(
-            pool=self.pool,
+            pool=self.pool or (shared.largest.pool if shared else ""),
             name=self.name or f"routes[{at}]",
             path=self.path or "",
             api=self.api or "",
@@ -134,7 +126,28 @@ class Route(Section):
             max_prompt_tokens=self.max_prompt_tokens,
             rewrite_model=self.rewrite_model or "",
             rewrite_path=self.rewrite_path or "",
+            split=shared,
         )
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """The pools that it may lead to."""
+        return tuple(side.pool for side in self.split) if self.pool is None else (self.pool,)
+
+    @property
+    def new_names(self) -> tuple[tuple[str, str | None], ...]:
+        """Each of those pools, and by what name the model is asked for there; ``None`` for the client's."""
+        if self.pool is not None:
+            return ((self.pool, self.rewrite_model),)
+        return tuple((side.pool, side.rewrite_model or self.rewrite_model) for side in self.split)
+
+
+def ways(routes: Iterable[Route]) -> tuple[Route, ...]:
+    """Return ``routes`` without the shares of their splits: what Envoy has to know of them."""
+    return tuple(
+        route.model_copy(update={"split": tuple(side.model_copy(update={"weight": 1}) for side in route.split)})
+        for route in routes
+    )
 
 
 class Serving(Protocol):
@@ -163,7 +176,7 @@ def traffic(routes: Iterable[Route]) -> tuple[Traffic, ...]:
 
 def engine_paths(routes: Iterable[Route], pool: str) -> tuple[str, ...]:
     """Return the paths by which engines of ``pool`` may be asked in place of the client's."""
-    found = {route.rewrite_path for route in routes if route.rewrite_path and route.pool == pool}
+    found = {route.rewrite_path for route in routes if route.rewrite_path and pool in route.pools}
     # Whatever its path, a request may go by its model.
     found |= {own_path(route.api) for route in routes if route.path and route.api}
     return tuple(sorted(found))
@@ -177,12 +190,15 @@ def paths_speaking(routes: Iterable[Route], *apis: str) -> tuple[str, ...]:
 
 def models_served(routes: Iterable[Route]) -> tuple[str, ...]:
     """Return the names, or patterns of them, by which engines are asked for the models that ``routes`` name."""
-    return tuple(name for route in routes if (name := route.rewrite_model or route.model))
+    names = (new or route.model for route in routes for _, new in route.new_names)
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def header_names(routes: Iterable[Route]) -> tuple[str, ...]:
     """Return the names of the headers that ``routes`` look at."""
-    return tuple(sorted({header.name for route in routes for header in route.headers}))
+    routes = tuple(routes)
+    named = {header.name for route in routes for header in route.headers}
+    return tuple(sorted(named | {route.sticky.header for route in routes if route.sticky and route.sticky.header}))
 
 
 def senseless(routes: Sequence[Route], pools: Sequence[Serving], unknown_pool: str | None) -> Iterator[str]:
@@ -190,17 +206,47 @@ def senseless(routes: Sequence[Route], pools: Sequence[Serving], unknown_pool: s
     serving = {pool.name: (*pool.models, *pool.adapters) for pool in pools}
     earlier: list[Traffic] = []
     for at, (route, here) in enumerate(zip(routes, traffic(routes), strict=True)):
-        if route.pool not in serving:
-            yield f"routes[{at}].pool: expected one of {', '.join(serving)}, not {shown(route.pool)}"
+        yield from _leading(at, route, serving)
         yield from _contrary(at, route, unknown_pool)
-        yield from _rewriting(at, route, serving.get(route.pool, ()))
+        yield from _rewriting(at, route, serving)
         shadow = next((number for number, before in enumerate(earlier) if before.covers(here)), None)
         if shadow is not None:
             yield f"routes[{at}]: routes[{shadow}] takes all of its requests; expected it before that one"
         earlier.append(here)
     for at, pool in enumerate(pools):
-        if not serving[pool.name] and pool.name not in {unknown_pool, *(route.pool for route in routes)}:
+        if not serving[pool.name] and pool.name not in {
+            unknown_pool,
+            *(name for route in routes for name in route.pools),
+        }:
             yield f"pools[{at}].models: expected at least 1 in the list, or a route to the pool"
+
+
+def _leading(at: int, route: Route, serving: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield what is wrong with where it leads."""
+    if (route.pool is None) == (not route.split):
+        yield f"routes[{at}]: expected one of pool and split"
+    known = f"expected one of {', '.join(serving)}"
+    if route.pool is not None and route.pool not in serving:
+        yield f"routes[{at}].pool: {known}, not {shown(route.pool)}"
+    sides = [side.pool for side in route.split]
+    for place, side in enumerate(sides):
+        if side not in serving:
+            yield f"routes[{at}].split[{place}].pool: {known}, not {shown(side)}"
+        elif side in sides[:place]:
+            yield f"routes[{at}].split[{place}].pool: expected each pool once, not {shown(side)} again"
+    if route.sticky is not None and not route.split:
+        yield f"routes[{at}].sticky: expected a split"
+    if route.split and not any(side.weight for side in route.split):
+        yield f"routes[{at}].split: expected a weight above 0"
+    if route.rollout is not None:
+        yield from _rolling(at, route.rollout.canary, sides)
+
+
+def _rolling(at: int, canary: str, sides: Sequence[str]) -> Iterator[str]:
+    if len(sides) != 2:
+        yield f"routes[{at}].rollout: expected a split between two pools"
+    elif canary not in sides:
+        yield f"routes[{at}].rollout.canary: expected one of {', '.join(sides)}, not {shown(canary)}"
 
 
 def _contrary(at: int, route: Route, unknown_pool: str | None) -> Iterator[str]:
@@ -227,14 +273,18 @@ def _begins(pattern: str, path: str) -> bool:
     return path.startswith(pattern[:-1]) if pattern.endswith("*") else path == pattern
 
 
-def _rewriting(at: int, route: Route, served: Sequence[str]) -> Iterator[str]:
-    name = route.rewrite_model
-    if name is not None:
+def _rewriting(at: int, route: Route, serving: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for place, (pool, name) in enumerate(route.new_names):
+        if name is None:
+            continue
+        own = route.pool is None and route.split[place].rewrite_model is not None
+        key = f"routes[{at}].split[{place}].rewrite_model" if own else f"routes[{at}].rewrite_model"
+        served = serving.get(pool, ())
         if served and not any(fits(pattern, name) for pattern in served):
-            yield f"routes[{at}].rewrite_model: expected a model that the pool {route.pool} serves, not {shown(name)}"
+            yield f"{key}: expected a model that the pool {pool} serves, not {shown(name)}"
         if name == route.model:
-            yield f"routes[{at}].rewrite_model: expected another name than the client's, {shown(name)}"
+            yield f"{key}: expected another name than the client's, {shown(name)}"
         if route.api in FORMS or API_OF.get(route.path or "") in FORMS:
-            yield f"routes[{at}].rewrite_model: expected none, for the names in forms are not rewritten"
+            yield f"{key}: expected none, for the names in forms are not rewritten"
     if route.rewrite_path is not None and route.rewrite_path == route.path:
         yield f"routes[{at}].rewrite_path: expected another path than the client's, {shown(route.path)}"

@@ -3,12 +3,13 @@
 import contextlib
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
 from tidegate import addresses
 from tidegate.choice_config import one_of
+from tidegate.control_headers import CONTROL_NAMES, CONTROL_PREFIXES
 from tidegate.faults import fault, shown
 from tidegate.fleet import gpu
 from tidegate.tokens import model_file
@@ -70,6 +71,22 @@ def _server_name(name: str) -> str:
     return name
 
 
+SECRETS: Final = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"})
+"""Headers that do not leave Envoy."""
+
+_HEADER = r"^[a-z0-9-]{1,64}$"
+
+
+def _header(name: str) -> str:
+    if not re.fullmatch(_HEADER, name, re.ASCII):
+        raise fault(f"expected a header's name: 1 to 64 of a-z, 0-9 and hyphens, not {shown(name)}")
+    if name in CONTROL_NAMES or name.startswith(CONTROL_PREFIXES):
+        raise fault(f"expected a header that a client may set, not {shown(name)}, which is taken out at the edge")
+    if name in SECRETS:
+        raise fault(f"expected a header that is no secret, not {shown(name)}")
+    return name
+
+
 Ip = Annotated[str, AfterValidator(_ip)]
 IpAndPort = Annotated[str, AfterValidator(_ip_and_port)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -77,6 +94,8 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(le=86_400, allow_inf_nan=False)]
 PoolName = Annotated[str, AfterValidator(_pool_name), Field(json_schema_extra={"pattern": _POOL_NAME})]
 Model = Annotated[str, Field(min_length=1, max_length=256)]
+RewrittenModel = Annotated[str, Field(min_length=1, max_length=256)]
+HeaderName = Annotated[str, AfterValidator(_header), Field(json_schema_extra={"pattern": _HEADER})]
 Gpu = Annotated[str, *one_of(gpu.PRIORS)]
 TokenizerFile = Annotated[str, AfterValidator(_tokenizer), Field(max_length=4096)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute), Field(max_length=4096)]

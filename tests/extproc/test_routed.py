@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from extproc.routed import Who
 from tests.extproc.desks import FakeDesk
 from tests.extproc.envoy_model import POST, Result, ask
 from tests.extproc.forms import CONTENT_TYPE, form, part
 from tidegate.scheduling.routes import HeaderRule, Route
+from tidegate.scheduling.splits import Side, Split
 from tidegate.tokens.count import CountSource, TokenCount
 
 CHAT = "/v1/chat/completions"
@@ -26,7 +28,8 @@ def body(content: str = "hello", model: str = "m", **fields: Any) -> bytes:
 
 
 async def send(at: FakeDesk, sent: bytes, path: str = CHAT, **headers: str) -> Result:
-    return await ask(at, {**POST, ":path": path, "content-length": str(len(sent)), **headers}, sent)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await ask(at, {**POST, ":path": path, "content-length": str(len(sent)), **named}, sent)
 
 
 async def test_a_request_goes_to_the_pool_of_its_route() -> None:
@@ -165,3 +168,56 @@ async def test_what_is_passed_on_unread_goes_by_its_path_and_keeps_its_bytes() -
     for path in ("/custom/x", "/x"):
         assert (await send(at, b"\0\1", path)).sent_on == b"\0\1"
     assert [(request.pool, request.model) for request in at.requests] == [("a", ""), ("b", "")]
+
+
+CANARY = (Side("canary", 10, "m-new"), Side("stable", 90))
+
+
+async def test_ten_thousand_requests_of_a_split_are_shared_out_within_a_hundredth() -> None:
+    at = desk(Route("stable", model="m", split=Split(CANARY)))
+    for _ in range(10_000):
+        await send(at, body())
+    pools = [request.pool for request in at.requests]
+    assert abs(pools.count("canary") - 1_000) <= 10
+    assert pools.count("canary") + pools.count("stable") == 10_000
+
+
+async def test_each_side_of_a_split_has_its_own_name_for_the_model() -> None:
+    at = desk(Route("stable", model="m", split=Split(CANARY)))
+    results = [await send(at, body()) for _ in range(20)]
+    sent = [json.loads(result.sent_on or b"")["model"] for result in results]
+    assert list(zip(sent, (request.pool for request in at.requests), strict=True)).count(("m-new", "canary")) == 2
+    assert sent.count("m") == 18
+
+
+async def test_a_header_keeps_a_user_on_a_side() -> None:
+    at = desk(Route("stable", model="m", split=Split(CANARY, ":x-user")))
+    for user in map(str, range(100)):
+        await send(at, body(), x_user=user)
+        await send(at, body(), x_user=user)
+    pools = [request.pool for request in at.requests]
+    assert pools[::2] == pools[1::2]
+    assert 2 <= pools[::2].count("canary") <= 25
+
+
+async def test_a_session_keeps_its_side_and_so_does_a_tenant() -> None:
+    by_session = Who(session="s")
+    assert by_session.key(Split(CANARY, "session"), {}) == "s"
+    assert Who(tenant="acme").key(Split(CANARY, "tenant"), {}) == "acme"
+    assert by_session.key(Split(CANARY), {"x-user": "u"}) == ""
+    assert by_session.key(None, {}) == ""
+
+
+async def test_a_request_without_what_keeps_it_goes_for_itself() -> None:
+    at = desk(Route("stable", model="m", split=Split(CANARY, ":x-user")))
+    for _ in range(100):
+        await send(at, body())
+    assert [request.pool for request in at.requests].count("canary") == 10
+
+
+async def test_a_split_behind_a_bound_is_shared_out_among_those_that_it_takes() -> None:
+    at = desk(Route("long", min_prompt_tokens=100, model="m"), Route("stable", model="m", split=Split(CANARY)))
+    for number in range(200):
+        await send(at, body("x" * (200 if number % 2 else 10)))
+    pools = [request.pool for request in at.requests]
+    assert (pools.count("long"), pools.count("canary"), pools.count("stable")) == (100, 10, 90)

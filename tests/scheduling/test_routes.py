@@ -112,6 +112,7 @@ ROUTES = st.builds(
     min_prompt_tokens=st.sampled_from([0, 1, 5]),
     max_prompt_tokens=st.sampled_from([None, 4, 5]),
     rewrite_model=st.sampled_from(["", "z"]),
+    split=st.just(None),
 )
 REQUESTS = st.fixed_dictionaries(
     {

@@ -17,8 +17,17 @@ def ask(admin: str, question: Mapping[str, Any]) -> bytes:
     Raises:
         click.ClickException: it cannot be asked, or has no answer.
     """
+    return act(admin, EXPLAIN, question)
+
+
+def act(admin: str, path: str, asked: Mapping[str, Any]) -> bytes:
+    """Have the control plane at ``admin`` (host:port) do what is ``asked`` at ``path``, and return its answer.
+
+    Raises:
+        click.ClickException: it cannot be asked, or will not.
+    """
     try:
-        status, body = asyncio.run(_post(f"http://{admin}{EXPLAIN}", question))
+        status, body = asyncio.run(_post(f"http://{admin}{path}", asked))
     except TimeoutError:
         raise click.ClickException(f"{admin} did not answer within {DEADLINE:.0f} s") from None
     except (aiohttp.ClientError, ValueError) as error:
@@ -27,9 +36,9 @@ def ask(admin: str, question: Mapping[str, Any]) -> bytes:
         return body
     said = body.decode(errors="replace").strip()
     # 404 is also what those say who have no such page: an older release, or something else altogether.
-    if status == 400 or (status == 404 and said != "404: Not Found"):
+    if status in {400, 409} or (status == 404 and said != "404: Not Found"):
         raise click.ClickException(said)
-    raise click.ClickException(f"{admin} answered {EXPLAIN} with {status}")
+    raise click.ClickException(f"{admin} answered {path} with {status}")
 
 
 async def _post(url: str, question: Mapping[str, Any]) -> tuple[int, bytes]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import importlib.metadata
 import logging
 import random
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidegate.config import Config
-from tidegate.config_routes import models_served
+from tidegate.config_routes import models_served, ways
 from tidegate.engines.kv_watch import KvWatch
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import (
@@ -107,10 +108,11 @@ class ControlPlane:
         self._weights = LearnedWeights()
         self._publisher = Publisher(self._discovery, self._weighed, time.monotonic)
         self._told = KvWatch(self._apply, self._metrics.kv_events, random.SystemRandom())
-        self._watched = ConfigFile(file, config)
+        self._watched = ConfigFile(file, config, self._adjusted)
         self._discovered = Discovered(lambda: self._declare(self._config))
         self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
-        self._parts = parts.made(Surroundings(self._fleet, self._apply, self._metrics, config))
+        self._parts = parts.made(Surroundings(self._fleet, self._apply, self._metrics, config, self._watched.readjust))
+        self._config = self._adjusted(config)
 
     def reload(self) -> None:
         """Read the configuration file again (SIGHUP)."""
@@ -252,6 +254,9 @@ class ControlPlane:
 
     # -- configuration
 
+    def _adjusted(self, config: Config) -> Config:
+        return functools.reduce(lambda adjusted, part: part.adjusted(adjusted), self._parts, config)
+
     def _take_over(self, config: Config) -> None:
         """Make ``config`` the one in force, here and in Envoy."""
         self._declare(config)
@@ -290,7 +295,7 @@ class ControlPlane:
         if bool(config.tenants) != bool(self._config.tenants):
             await self._begin_or_end_asking(config)
         before, names = self._config, {pool.name for pool in config.pools}
-        if {pool.name for pool in before.pools} != names or before.routes != config.routes:
+        if {pool.name for pool in before.pools} != names or ways(before.routes) != ways(config.routes):
             gone = tuple(pool for pool in before.pools if pool.name not in names)
             # What is declared last counts for an endpoint that moves between pools. (A copy is not checked again.)
             both = {"pools": (*gone, *config.pools), "routes": (*config.routes, *before.routes)}
@@ -366,6 +371,7 @@ class ControlPlane:
             self._tenants.describe if self._tenants is not None else admin.no_tenants,
             self._inquiry().answer,
             {path: page for part in self._parts for path, page in part.pages().items()},
+            {path: action for part in self._parts for path, action in part.actions().items()},
         )
         await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
         await listening.enter_async_context(

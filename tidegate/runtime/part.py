@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tidegate.config import Config
 from tidegate.fleet.events import FleetChange, FleetEvent, PoolsDeclared
 from tidegate.fleet.state import Fleet
-from tidegate.telemetry.admin import Page
+from tidegate.telemetry.admin import Action, Page
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.record import RequestRecord
 
@@ -20,12 +20,14 @@ class Surroundings(NamedTuple):
         apply: takes in a fact; the one way in which a part changes the fleet.
         metrics: where it counts.
         config: the configuration that it begins with. What listens keeps to that; the rest follows.
+        readjust: has every part's ``adjusted`` asked again, and what comes of it taken over.
     """
 
     fleet: Fleet
     apply: Callable[[FleetEvent], None]
     metrics: Metrics
     config: Config
+    readjust: Callable[[], None]
 
 
 class Part:
@@ -38,6 +40,10 @@ class Part:
             BindError: a port cannot be bound.
         """
         return contextlib.nullcontext()
+
+    def adjusted(self, config: Config) -> Config:
+        """Return ``config``, as the file says it, with what has to be different meanwhile."""
+        return config
 
     def follow(self, config: Config, declared: PoolsDeclared) -> None:
         """Take over ``config``, and the pools with all that discovery found. Called at the start and at each change."""
@@ -53,4 +59,8 @@ class Part:
 
     def pages(self) -> Mapping[str, Page]:
         """Return its admin pages by path."""
+        return {}
+
+    def actions(self) -> Mapping[str, Action]:
+        """Return what can be done by hand, by path."""
         return {}

@@ -1,6 +1,7 @@
 """Noticing that the configuration file changed, and taking it over or refusing it."""
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
@@ -44,23 +45,37 @@ class ConfigFile:
     A change is looked at only once its bytes have stood still for one poll, so that a half-written file is not judged.
     """
 
-    def __init__(self, path: Path, current: Config) -> None:
-        """Watch ``path``, from which ``current`` was just read."""
+    def __init__(self, path: Path, current: Config, adjust: Callable[[Config], Config] = lambda config: config) -> None:
+        """Watch ``path``, from which ``current`` was just read; what is taken over is what ``adjust`` makes of it."""
         self._path = path
+        self._adjust = adjust
         self._current = current
         self._judged = hashlib.sha256(read(path)).digest()
         self._seen = self._judged
         self._gone = False
-        self._asked = asyncio.Event()
+        self._asked = False
+        self._outdated = False
+        self._wake = asyncio.Event()
 
     def reload(self) -> None:
         """Look at the file now, changed or not (SIGHUP)."""
-        self._asked.set()
+        self._asked = True
+        self._wake.set()
+
+    def readjust(self) -> None:
+        """Take the last good configuration over once more, whatever the file holds now: it is to be adjusted anew."""
+        self._outdated = True
+        self._wake.set()
 
     async def watch(self, apply: Callable[[Config], Awaitable[None]], refused: Callable[[str], None]) -> None:
         """Call ``apply`` with each new configuration and ``refused`` with each refusal's reason, until cancelled."""
         while True:
             asked = await self._tick()
+            if self._outdated:
+                self._outdated = False
+                await apply(self._adjust(self._current))
+                if not asked:
+                    continue
             try:
                 text = await asyncio.to_thread(read, self._path)
             except OSError as error:
@@ -79,12 +94,11 @@ class ConfigFile:
 
     async def _tick(self) -> bool:
         """Wait for the next poll; return whether a look was asked for."""
-        try:
-            await asyncio.wait_for(self._asked.wait(), POLL_SECONDS)
-        except TimeoutError:
-            return False
-        self._asked.clear()
-        return True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), POLL_SECONDS)
+        self._wake.clear()
+        asked, self._asked = self._asked, False
+        return asked
 
     async def _judge(
         self, text: bytes, apply: Callable[[Config], Awaitable[None]], refused: Callable[[str], None]
@@ -97,7 +111,7 @@ class ConfigFile:
             self._refuse(str(error), refused)
             return
         self._current = wanted
-        await apply(wanted)
+        await apply(self._adjust(wanted))
         event(logger, "configuration reloaded", file=str(self._path), pools=len(wanted.pools))
 
     def _refuse(self, reason: str, refused: Callable[[str], None]) -> None:

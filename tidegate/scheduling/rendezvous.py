@@ -24,8 +24,8 @@ class Weighed(Protocol):
         ...
 
     @property
-    def weight(self) -> int:
-        """1 or more."""
+    def weight(self) -> float:
+        """Above 0."""
         ...
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tidegate.scheduling.routing import compiled, fits
+from tidegate.scheduling.splits import Sharing, Split
 
 
 class HeaderRule(NamedTuple):
@@ -62,6 +63,7 @@ class Route(NamedTuple):
         max_prompt_tokens: the most; ``None`` for any number.
         rewrite_model: the name by which the engine is asked for the model.
         rewrite_path: the path by which the engine is asked.
+        split: how its requests are shared out between pools, of which ``pool`` is the largest; ``None`` for that alone.
     """
 
     pool: str
@@ -74,6 +76,7 @@ class Route(NamedTuple):
     max_prompt_tokens: int | None = None
     rewrite_model: str = ""
     rewrite_path: str = ""
+    split: Split | None = None
 
     @property
     def weighs(self) -> bool:
@@ -126,11 +129,19 @@ class Routes:
             )
             for route in routes
         )
+        self._sharing = {route: Sharing(route.split) for route in routes if route.split is not None}
         self._speaking = tuple(route for route in routes if route.path and route.api)
 
     def api_of(self, path: str, headers: Mapping[str, str]) -> str:
         """Return the name of the API that is spoken on a ``path`` that is no API's own; empty when none is."""
         return next((route.api for route in self._speaking if route.is_at(path, headers)), "")
+
+    def shared_out(self, route: Route, key: str = "") -> Route:
+        """Return ``route`` to one side of its split: the next one, or the one that ``key`` belongs to."""
+        if route.split is None:
+            return route
+        side = self._sharing[route].side(key)
+        return route._replace(pool=side.pool, rewrite_model=side.rewrite_model or route.rewrite_model)
 
     def possible(self, path: str, api: str, headers: Mapping[str, str], model: str) -> Sequence[Route]:
         """Return the routes of which ``chosen`` will choose: those that fit, but for the number of tokens.

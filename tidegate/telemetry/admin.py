@@ -1,4 +1,4 @@
-"""The admin pages: metrics, health, status and questions, over plain HTTP. They only answer; nothing can be changed.
+"""The admin pages: metrics, health, status and questions, over plain HTTP, and the few things that can be done by hand.
 
 ``/healthz`` says that the process lives, ``/readyz`` that it can do its work: restart on the one, route on the other.
 """
@@ -44,6 +44,13 @@ class Page(NamedTuple):
     content: Callable[[Mapping[str, str]], JsonObject]
 
 
+class Action(NamedTuple):
+    """One thing that can be done: what, in a few words, and what does it and returns what came of it."""
+
+    about: str
+    perform: Callable[[Mapping[str, str]], JsonObject]
+
+
 def no_tenants() -> JsonObject:
     """Return the page of the tenants where there are none."""
     return {"tenants": [], "requests_held": 0}
@@ -56,6 +63,7 @@ def make_app(
     tenants: Callable[[], JsonObject] = no_tenants,
     explain: Explain | None = None,
     more: Mapping[str, Page] = MappingProxyType({}),
+    actions: Mapping[str, Action] = MappingProxyType({}),
 ) -> web.Application:
     """Return the application.
 
@@ -66,6 +74,7 @@ def make_app(
         tenants: the tenants and what they may still use.
         explain: answers what is asked at ``EXPLAIN``; without it there is no such page.
         more: further pages by path; one that cannot answer raises ``UnanswerableError``.
+        actions: what can be done, by path, likewise; asked for by POST of a JSON object of texts.
     """
 
     async def metrics(_: web.Request) -> web.Response:
@@ -98,6 +107,8 @@ def make_app(
     pages |= {path: _showing(page) for path, page in more.items()}
     for path, page in pages.items():
         app.router.add_get(path, page, allow_head=False)
+    for path, action in actions.items():
+        app.router.add_post(path, _doing(action))
     if explain is not None:
         app.router.add_post(EXPLAIN, _answered_by(explain))
     app.on_response_prepare.append(_set_headers)
@@ -128,6 +139,25 @@ def _showing(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse
             return web.Response(status=error.status, text=f"{error}\n")
 
     return shown
+
+
+def _doing(action: Action) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def done(request: web.Request) -> web.Response:
+        # A form on another site's page can be sent to us by any browser; a body that says it is JSON cannot.
+        if request.content_type != "application/json":
+            return web.Response(status=415, text="expected application/json\n")
+        try:
+            asked = json.loads(await request.read())
+        except ValueError:
+            asked = None
+        if not isinstance(asked, dict) or not all(isinstance(value, str) for value in asked.values()):
+            return web.Response(status=400, text="expected a JSON object of texts\n")
+        try:
+            return _json(action.perform(asked))
+        except UnanswerableError as error:
+            return web.Response(status=error.status, text=f"{error}\n")
+
+    return done
 
 
 def _answered_by(explain: Explain) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

@@ -1,0 +1,44 @@
+"""What is kept on disk over a restart: small JSON files, each written whole or not at all."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 16_777_216
+
+
+def write(file: Path, content: Any) -> None:
+    """Replace ``file`` by ``content``, which must be JSON; a crash at any moment leaves the old file or the new one.
+
+    Raises:
+        OSError: it cannot be written; the old file stays.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as new:
+            json.dump(content, new, allow_nan=False)
+            new.flush()
+            os.fsync(new.fileno())
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read(file: Path) -> Any:
+    """Return what was kept in ``file``; ``None`` where there is no such file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds something else, or far too much.
+    """
+    try:
+        with file.open("rb") as old:
+            text = old.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"more than {MAX_BYTES} bytes")
+    return json.loads(text)
