@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from tidegate.runtime.part import Part, Surroundings
+from tidegate.runtime.saturation import SaturationGauges
 
 
-def made(surroundings: Surroundings) -> Sequence[Part]:  # noqa: ARG001
+def made(surroundings: Surroundings) -> Sequence[Part]:
     """Return the parts, in the order in which they begin to listen."""
-    return ()
+    return (SaturationGauges(surroundings),)
