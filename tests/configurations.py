@@ -87,6 +87,7 @@ EVERY_KEY: dict[str, Any] = {
             "kv_events": {"port": 6000, "replay_port": 6001, "topic": "kv@", "block_size": 32},
             "usage": "stream",
             "inject_usage": False,
+            "objective": {"ttft_seconds": 2.5, "waiting": 8.0},
             "endpoints": [
                 {
                     "address": "[fd00::1]:8000",

@@ -135,7 +135,7 @@ def test_equal_addresses_are_written_alike() -> None:
             "pools.0.polices",
             (
                 "name, engine, models, adapters, policy, filters, scorers, lanes, destinations, retries, fail_open, "
-                "timeout_seconds, tokenizer, kv_events, usage, inject_usage, discovery, endpoints"
+                "timeout_seconds, tokenizer, kv_events, usage, inject_usage, objective, discovery, endpoints"
             ),
         ),
         ("pools.0.scorers.0.share", "name, weight"),

@@ -17,6 +17,7 @@ from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, we
 from tidegate.config_control import Control, nowhere
 from tidegate.config_discovery import Discovery
 from tidegate.config_kv_events import KvEvents, untold
+from tidegate.config_objective import Objective
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
 from tidegate.config_routes import MAX_ROUTES, Route, senseless
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
@@ -174,6 +175,7 @@ class Pool(Section):
         "With `stream` the client does not see the event that brings it; with `access_log` it does. Default: true with "
         "`stream`, false with `access_log`.",
     )
+    objective: Objective = Field(Objective(), description="What the pool is meant to keep.")
     discovery: Discovery | None = Field(None, description="Where engines are found, besides those listed.")
     endpoints: tuple[Endpoint, ...] = Field(
         (), validate_default=True, description="The engines; required unless they are discovered."

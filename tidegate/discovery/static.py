@@ -18,7 +18,7 @@ def declared(config: Config) -> PoolsDeclared:
                 models=pool.models,
                 endpoints=tuple(specified(endpoint) for endpoint in pool.endpoints),
                 adapters=pool.adapters,
-                reckons=pickers.learns(pool.policy) or bool(pool.lanes),
+                reckons=pickers.learns(pool.policy) or bool(pool.lanes) or pool.objective.ttft_seconds is not None,
                 told=pool.kv_events is not None,
             )
             for pool in config.pools

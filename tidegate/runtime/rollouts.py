@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -10,7 +11,7 @@ from tidegate.config import Config
 from tidegate.config_routes import Route
 from tidegate.fleet.events import PoolsDeclared
 from tidegate.runtime import kept
-from tidegate.runtime.part import Part
+from tidegate.runtime.part import Part, Surroundings
 from tidegate.scheduling.rollout import Phase, Plan, Rollout, Sample, Standing
 from tidegate.telemetry.admin import Action, Page, UnanswerableError
 from tidegate.telemetry.log import event
@@ -58,6 +59,13 @@ class Rollouts(Part):
         self._file = None if folder is None else folder / FILE
         self._running: dict[str, Running] = {}
         self._kept = self._read()
+
+    @classmethod
+    def of(cls, surroundings: Surroundings) -> "Rollouts":
+        """Run those of a control plane with these ``surroundings``."""
+        folder = surroundings.config.control.state_dir
+        figures = RolloutFigures(surroundings.metrics.registry)
+        return cls(surroundings.readjust, time.monotonic, figures, None if folder is None else Path(folder))
 
     # -- a part
 
