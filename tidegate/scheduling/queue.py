@@ -3,7 +3,8 @@
 Three orders, one inside the other:
 
 - *Bands.* A higher priority goes first. Waiting raises it: after ``ageing_seconds`` a request stands with the band
-  above its own, so that a steady stream of the important delays the rest and never starves it.
+  above its own, so that a steady stream of the important delays the rest and never starves it. Bands below zero are
+  batch work, which takes what the others leave: no wait raises it above zero.
 - *Tenants.* Inside a band, tenants share by tokens and weight: start-time fair queueing (Goyal, Vin, Cheng 1996), which
   serves the tenant with the smallest virtual time and advances it by tokens / weight. It keeps the bound of deficit
   round robin, that two tenants who both wait differ by at most one request each, and needs no quantum, which prompts of
@@ -301,7 +302,7 @@ class Queue:
 
     def _band_at(self, now: float) -> _Band:
         """Return the band whose oldest request stands highest, the higher band where two stand alike."""
-        return max(self._bands.items(), key=lambda item: (item[0] + self._aged(item[1], now), item[0]))[1]
+        return max(self._bands.items(), key=lambda item: (item[0] >= 0, item[0] + self._aged(item[1], now), item[0]))[1]
 
     def _aged(self, band: _Band, now: float) -> float:
         return max(0.0, now - band.arrivals[0][0]) / self._ageing
