@@ -135,7 +135,7 @@ def of_refusal(refusal: Refusal, model: str) -> ApiError:
     match refusal.reason:
         case RefusalReason.UNKNOWN_MODEL:
             return no_such_model(model) if model else _no_model()
-        case RefusalReason.NO_ENDPOINTS:
+        case RefusalReason.NO_ENDPOINTS | RefusalReason.NO_ROOM:
             return ApiError(
                 503,
                 "No endpoint serves this model at the moment. Try again shortly.",

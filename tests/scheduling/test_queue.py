@@ -1,4 +1,5 @@
 import itertools
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable
@@ -209,12 +210,39 @@ def test_who_is_ahead_counts_the_higher_bands_and_the_fair_shares_of_others() ->
     made = queue(
         waiting("high", tenant="h", priority=1, tokens=7),
         waiting("mine", tokens=100),
-        waiting("later", tokens=100, deadline=NEVER + 1),
         *(waiting(tenant="b", tokens=10) for _ in range(50)),
     )
-    assert made.ahead_of("mine") == (11, 107)
-    assert made.ahead_of("high") == (0, 0)
-    assert made.ahead_of("later") == (22, 307)
+    assert made.ahead("a", 0) == (1 + 1 + 11, 7 + 100 + 110), "b may pass while a's own 100 tokens are served"
+    assert made.ahead("h", 1) == (1, 7)
+    assert made.ahead("new", 2) == (0, 0)
+    assert made.ahead("new", 0) == (1 + 2, 7 + 100 + 10), "one of each other tenant"
+
+
+def test_what_is_ahead_is_about_what_is_served_before() -> None:
+    rng = random.Random(3)
+    for _ in range(50):
+        made = queue(
+            *(
+                waiting(tenant=rng.choice("abc"), priority=rng.choice((0, 0, 1)), tokens=rng.randrange(1, 100))
+                for _ in range(60)
+            )
+        )
+        for _ in range(20):
+            made.take(0.0)
+        requests, tokens = made.ahead("a", 0)
+        made.offer(waiting("mine", tenant="a", tokens=50, arrived=1.0))
+        served = ids(drained(made))
+        assert abs(served.index("mine") - requests) <= 4
+        assert tokens >= 0
+
+
+def test_the_first_deadline_is_that_of_what_still_waits() -> None:
+    made = queue(waiting("first", deadline=1.0), waiting("second", deadline=2.0))
+    assert made.first_deadline == 1.0
+    made.leave("first")
+    assert made.first_deadline == 2.0
+    made.leave("second")
+    assert made.first_deadline == math.inf
 
 
 def test_coming_and_going_leaves_nothing_behind() -> None:
@@ -224,7 +252,7 @@ def test_coming_and_going_leaves_nothing_behind() -> None:
         made.offer(request)
         made.leave(request.id)
     band = made._bands[0]
-    assert len(band.arrivals) + len(band.tenants["a"].heap) < 200
+    assert len(band.arrivals) + len(band.tenants["a"].heap) + len(made._deadlines) < 300
 
 
 def test_a_million_names_are_not_remembered() -> None:
@@ -308,10 +336,11 @@ class AnyOrder(RuleBasedStateMachine):
             own = [one for one in self.model.values() if one.tenant == tenant]
             assert len(own) <= self.bounds.tenant_requests
             assert sum(one.tokens for one in own) <= self.bounds.tenant_tokens
-        for name in self.model:
-            requests, tokens = self.queue.ahead_of(name)
-            assert 0 <= requests < len(self.model)
-            assert 0 <= tokens < self.queue.tokens + 1
+        for tenant in "abcd":
+            requests, tokens = self.queue.ahead(tenant, 1)
+            assert 0 <= requests <= len(self.model)
+            assert 0 <= tokens <= self.queue.tokens
+        assert self.queue.first_deadline == min((one.deadline for one in self.model.values()), default=math.inf)
 
     def teardown(self) -> None:
         while self.queue.take(self.now) is not None:

@@ -7,6 +7,7 @@ two scrapes spreads: each decision sees the reservations of all before it.
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tidegate.fleet.events import PoolsDeclared, RequestReserved
@@ -22,6 +23,7 @@ from tidegate.scheduling.pickers import PickerContract, make, uses_prefix
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
+from tidegate.scheduling.room import Room
 from tidegate.scheduling.routing import ModelRoutes, Route
 
 PickerMaker = Callable[[str, Mapping[str, float]], PickerContract]
@@ -49,14 +51,23 @@ class RefusalReason(enum.Enum):
 
     UNKNOWN_MODEL = "unknown_model"
     NO_ENDPOINTS = "no_endpoints"
+    NO_ROOM = "no_room"
+    """Whoever could serve it has no room for it now, or others wait for that already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request goes nowhere; ``pool`` is empty when no pool was found."""
+    """Why a request goes nowhere.
+
+    Attributes:
+        reason: why.
+        pool: where it wanted to; empty when no pool was found.
+        request: with its pool and what its answer will probably take, where there is no room for it.
+    """
 
     reason: RefusalReason
     pool: str = ""
+    request: InferenceRequest | None = None
 
 
 class Dispatcher:
@@ -73,6 +84,7 @@ class Dispatcher:
         self._pickers: dict[str, PickerContract] = {}
         self._lanes: dict[str, Lanes] = {}
         self._needed: dict[str, tuple[Filter, ...]] = {}
+        self._rooms: Mapping[str, Room] = {}
         self._sample = 0.0
         self._record: Callable[[Case], None] | None = None
 
@@ -80,8 +92,15 @@ class Dispatcher:
         """Have ``share`` of the decisions, 0 to 1, told to ``record`` with all that they rest on."""
         self._sample, self._record = share, record
 
-    def configure(self, declared: PoolsDeclared, policies: Mapping[str, Policy]) -> None:
+    def configure(
+        self,
+        declared: PoolsDeclared,
+        policies: Mapping[str, Policy],
+        rooms: Mapping[str, Room] = MappingProxyType({}),
+    ) -> None:
         """Take over the pools and their policies, by pool name; a picker whose policy stays keeps its state.
+
+        ``rooms`` are those of the pools whose requests wait for room.
 
         Raises:
             KeyError: a pool without a policy, or a policy of an unknown picker or filter.
@@ -90,9 +109,15 @@ class Dispatcher:
         pickers = {pool.name: self._picker(pool.name, policies[pool.name]) for pool in declared.pools}
         for policy in policies.values():
             filters.chain(policy.filters)
-        needed = {pool.name: filters.needed(pool, policies[pool.name].filters) for pool in declared.pools}
+        needed = {}
+        for pool in declared.pools:
+            chosen = filters.needed(pool, policies[pool.name].filters)
+            if (room := rooms.get(pool.name)) is not None:
+                # Room is what ``fits`` asks for, and more; what does not fit waits.
+                chosen = (*(one for one in chosen if one.name != "fits"), room.filter)
+            needed[pool.name] = chosen
         self._routes = ModelRoutes(declared.pools)
-        self._policies, self._needed = dict(policies), needed
+        self._policies, self._needed, self._rooms = dict(policies), needed, rooms
         self._pickers = pickers
         self._lanes = {pool: Lanes(policy.lanes) for pool, policy in policies.items() if policy.lanes}
 
@@ -146,8 +171,15 @@ class Dispatcher:
             return None
         return self._fleet.longest_output(placed.pool, request.max_output_tokens, request.kind)
 
-    def decide(self, request: InferenceRequest, now: float) -> Decision | Refusal:
+    def place(self, request: InferenceRequest) -> InferenceRequest | Refusal:
+        """Return ``request`` with its pool, and what its answer will probably take; or why it has none."""
+        return self._placed(request)
+
+    def decide(self, request: InferenceRequest, now: float, *, in_turn: bool = False) -> Decision | Refusal:
         """Choose endpoints for ``request`` at ``now`` (seconds) and reserve the first of them.
+
+        Where a pool has room for its requests to wait for, a request goes behind those that wait already unless it is
+        ``in_turn``; one that is has no room where nobody can serve it, since that may change.
 
         Raises:
             ValueError: a request of the same id is in flight.
@@ -159,8 +191,13 @@ class Dispatcher:
             return placed
         request, name = placed, placed.pool
         policy, picker = self._policies[name], self._pickers[name]
+        room = self._rooms.get(name)
+        if room is not None and room.wanted and not in_turn:
+            return Refusal(RefusalReason.NO_ROOM, name, request)
         looked = self._lookout.look(request, name, picker, self._filters(name, policy), now)
         if not looked.kept:
+            if room is not None and (in_turn or self._anybody(request, policy, room, now)):
+                return Refusal(RefusalReason.NO_ROOM, name, request)
             return Refusal(RefusalReason.NO_ENDPOINTS, name)
         rng: Rng = self._rng
         recorded = Recorded(rng) if self._sample and rng.random() < self._sample else None
@@ -181,6 +218,12 @@ class Dispatcher:
         if recorded is not None and self._record is not None:
             self._record(self._case(request, policy, looked.candidates, recorded.draws, addresses))
         return Decision(name, policy.picker, addresses, reservation)
+
+    def _anybody(self, request: InferenceRequest, policy: Policy, room: Room, now: float) -> bool:
+        """Return whether anybody could serve ``request``, had they room."""
+        name = request.pool
+        others = [one for one in self._filters(name, policy) if one is not room.filter]
+        return bool(self._lookout.look(request, name, self._pickers[name], others, now).kept)
 
     def explain(self, request: InferenceRequest, now: float) -> Explanation | Refusal:
         """Return how ``request`` would be decided at ``now`` (seconds), and why; nothing is reserved."""

@@ -3,7 +3,8 @@
 Three orders, one inside the other:
 
 - *Bands.* A higher priority goes first. Waiting raises it: after ``ageing_seconds`` a request stands with the band
-  above its own, so that a steady stream of the important delays the rest and never starves it.
+  above its own, so that a steady stream of the important delays the rest and never starves it. Bands below zero are
+  batch work, which takes what the others leave: no wait raises it above zero.
 - *Tenants.* Inside a band, tenants share by tokens and weight: start-time fair queueing (Goyal, Vin, Cheng 1996), which
   serves the tenant with the smallest virtual time and advances it by tokens / weight. It keeps the bound of deficit
   round robin, that two tenants who both wait differ by at most one request each, and needs no quantum, which prompts of
@@ -16,6 +17,8 @@ latest first; where those are too few, the request itself is refused.
 
 import enum
 import heapq
+import math
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -112,11 +115,13 @@ class _Tenant:
     Attributes:
         virtual: its virtual time.
         waiting: how many requests wait.
+        tokens: their tokens.
         heap: those by deadline, and some that left.
     """
 
     virtual: float
     waiting: int = 0
+    tokens: int = 0
     heap: list[tuple[float, float, int, Waiting]] = field(default_factory=list)
 
 
@@ -126,7 +131,8 @@ class _Band:
 
     Attributes:
         virtual: the virtual time of the tenant served last: where one that comes back begins.
-        waiting: how many requests wait.
+        waiting: what waits, in the order in which it came, by number.
+        tokens: its tokens.
         tenants: those of whom something waits, by name.
         ahead: the virtual times of those of whom nothing waits, where they are ahead of the band's: what they were
             served counts when they come back, or asking for one thing at a time would be a way to get more.
@@ -134,7 +140,8 @@ class _Band:
     """
 
     virtual: float = 0.0
-    waiting: int = 0
+    waiting: OrderedDict[int, Waiting] = field(default_factory=OrderedDict)
+    tokens: int = 0
     tenants: dict[str, _Tenant] = field(default_factory=dict)
     ahead: dict[str, float] = field(default_factory=dict)
     arrivals: list[tuple[float, int, str]] = field(default_factory=list)
@@ -173,6 +180,7 @@ class Queue:
         self._live: dict[str, tuple[int, Waiting]] = {}
         self._total = _Sum()
         self._tenants: dict[str, _Sum] = {}
+        self._deadlines: list[tuple[float, int, str]] = []
         self._numbers = 0
 
     def configure(self, bounds: Bounds, ageing_seconds: float, weights: Mapping[str, float]) -> None:
@@ -228,18 +236,24 @@ class Queue:
         entry = self._live.pop(request_id, None)
         if entry is None:
             return None
-        _, request = entry
-        self._gone(request)
-        return request
+        self._gone(*entry)
+        return entry[1]
+
+    @property
+    def first_deadline(self) -> float:
+        """When the first of those that wait is no longer waited for; infinite when nothing waits."""
+        deadlines = self._deadlines
+        while deadlines and not self._waits(deadlines[0][2], deadlines[0][1]):
+            heapq.heappop(deadlines)
+        return deadlines[0][0] if deadlines else math.inf
 
     def expire(self, now: float) -> list[Waiting]:
         """Take out and return the requests whose deadline has come by ``now``, the earliest first."""
-        late = sorted(
-            (request for _, request in self._live.values() if request.deadline <= now),
-            key=lambda request: request.deadline,
-        )
-        for request in late:
-            self.leave(request.id)
+        late: list[Waiting] = []
+        while self.first_deadline <= now:
+            entry = self._live.pop(self._deadlines[0][2])
+            self._gone(*entry)
+            late.append(entry[1])
         return late
 
     def next(self, now: float) -> Waiting | None:
@@ -257,46 +271,38 @@ class Queue:
         request = tenant.heap[0][3]
         band.virtual = tenant.virtual
         tenant.virtual += request.tokens / self._weights.get(name, 1.0)
-        del self._live[request.id]
-        self._gone(request)
+        self._gone(*self._live.pop(request.id))
         return request
 
-    def ahead_of(self, request_id: str) -> tuple[int, int]:
-        """Return how many requests, and how many tokens, probably go before a request that waits.
+    def ahead(self, tenant: str, priority: int) -> tuple[int, int]:
+        """Return how many requests, and how many tokens, probably go before one of ``tenant`` that would come now.
 
-        Those of higher bands do, and of its own band, those of its tenant that are more urgent and of each other tenant
-        as much as fair shares let pass. Ageing and arrivals to come are left out.
-
-        Raises:
-            KeyError: it does not wait.
+        Those of higher bands do, and of its own band, those of its tenant and of each other tenant as much as fair
+        shares let pass. Ageing and arrivals to come are left out, and that it may be more urgent than others of its
+        tenant: this is asked for every request, so it looks at tenants and not at all that waits.
         """
-        _, request = self._live[request_id]
-        requests = tokens = 0
-        own_tokens = request.tokens
-        others: dict[str, list[Waiting]] = {}
-        for _, other in self._live.values():
-            if other.priority > request.priority:
-                requests, tokens = requests + 1, tokens + other.tokens
-            elif other.priority == request.priority and other is not request:
-                if other.tenant == request.tenant:
-                    if (other.deadline, other.arrived) <= (request.deadline, request.arrived):
-                        requests, tokens, own_tokens = requests + 1, tokens + other.tokens, own_tokens + other.tokens
-                else:
-                    others.setdefault(other.tenant, []).append(other)
-        share = own_tokens / self._weights.get(request.tenant, 1.0)
-        for tenant, theirs in others.items():
-            left = share * self._weights.get(tenant, 1.0)
-            for other in sorted(theirs, key=lambda one: (one.deadline, one.arrived)):
-                if left <= 0:
-                    break
-                requests, tokens, left = requests + 1, tokens + other.tokens, left - other.tokens
+        above = [band for number, band in self._bands.items() if number > priority]
+        requests, tokens = sum(len(band.waiting) for band in above), sum(band.tokens for band in above)
+        if (band := self._bands.get(priority)) is None:
+            return requests, tokens
+        own = band.tenants.get(tenant)
+        begins = max(band.virtual, band.ahead.get(tenant, 0.0)) if own is None else own.virtual
+        if own is not None:
+            requests, tokens = requests + own.waiting, tokens + own.tokens
+            begins += own.tokens / self._weights.get(tenant, 1.0)
+        for name, other in band.tenants.items():
+            if name != tenant:
+                # Until its virtual time is beyond the one at which ours begins; one request goes over.
+                pass_by = max(0.0, begins - other.virtual) * self._weights.get(name, 1.0)
+                share = min(1.0, pass_by / other.tokens + 1 / other.waiting)
+                requests, tokens = requests + round(share * other.waiting), tokens + round(share * other.tokens)
         return requests, tokens
 
     # -- order
 
     def _band_at(self, now: float) -> _Band:
         """Return the band whose oldest request stands highest, the higher band where two stand alike."""
-        return max(self._bands.items(), key=lambda item: (item[0] + self._aged(item[1], now), item[0]))[1]
+        return max(self._bands.items(), key=lambda item: (item[0] >= 0, item[0] + self._aged(item[1], now), item[0]))[1]
 
     def _aged(self, band: _Band, now: float) -> float:
         return max(0.0, now - band.arrivals[0][0]) / self._ageing
@@ -312,14 +318,14 @@ class Queue:
         over.add(request)
         if (full := self._over(over)) is None:
             return ()
-        below = (entry for entry in self._live.values() if entry[1].priority < request.priority)
         shed: list[Waiting] = []
         # The lowest first; among equals the one that came last, which has waited least.
-        for _, victim in sorted(below, key=lambda entry: (entry[1].priority, -entry[0])):
-            shed.append(victim)
-            over.add(victim, -1)
-            if self._over(over) is None:
-                return tuple(shed)
+        for priority in sorted(number for number in self._bands if number < request.priority):
+            for victim in reversed(self._bands[priority].waiting.values()):
+                shed.append(victim)
+                over.add(victim, -1)
+                if self._over(over) is None:
+                    return tuple(shed)
         return full
 
     def _over(self, total: _Sum) -> Full | None:
@@ -338,13 +344,16 @@ class Queue:
         self._total.add(request)
         self._tenants.setdefault(request.tenant, _Sum()).add(request)
         band = self._bands.setdefault(request.priority, _Band())
-        band.waiting += 1
+        band.waiting[number] = request
+        band.tokens += request.tokens
         heapq.heappush(band.arrivals, (request.arrived, number, request.id))
+        heapq.heappush(self._deadlines, (request.deadline, number, request.id))
         tenant = band.tenant(request.tenant)
         tenant.waiting += 1
+        tenant.tokens += request.tokens
         heapq.heappush(tenant.heap, (request.deadline, request.arrived, number, request))
 
-    def _gone(self, request: Waiting) -> None:
+    def _gone(self, number: int, request: Waiting) -> None:
         """Take a request that is no longer live out of the books."""
         self._total.add(request, -1)
         own = self._tenants[request.tenant]
@@ -353,18 +362,23 @@ class Queue:
             del self._tenants[request.tenant]
         band = self._bands[request.priority]
         tenant = band.tenants[request.tenant]
-        band.waiting -= 1
+        del band.waiting[number]
+        band.tokens -= request.tokens
         tenant.waiting -= 1
+        tenant.tokens -= request.tokens
+        if len(self._deadlines) > 2 * len(self._live) + _SLACK:
+            self._deadlines = [entry for entry in self._deadlines if self._waits(entry[2], entry[1])]
+            heapq.heapify(self._deadlines)
         if tenant.waiting == 0:
             del band.tenants[request.tenant]
             band.remember(request.tenant, tenant.virtual)
         elif len(tenant.heap) > 2 * tenant.waiting + _SLACK:
             tenant.heap = [entry for entry in tenant.heap if self._waits(entry[3].id, entry[2])]
             heapq.heapify(tenant.heap)
-        if band.waiting == 0:
+        if not band.waiting:
             del self._bands[request.priority]
             return
-        if len(band.arrivals) > 2 * band.waiting + _SLACK:
+        if len(band.arrivals) > 2 * len(band.waiting) + _SLACK:
             band.arrivals = [entry for entry in band.arrivals if self._waits(entry[2], entry[1])]
             heapq.heapify(band.arrivals)
         while not self._waits(band.arrivals[0][2], band.arrivals[0][1]):

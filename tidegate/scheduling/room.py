@@ -1,0 +1,168 @@
+"""Room for one more request: what an endpoint must have, where a pool's requests can wait for it.
+
+An engine has room where its batch takes one more request and its KV cache the tokens. How large these are is
+
+- declared (``max_running``), or reported (the KV cache), and then remembered: an engine that is silent has not become
+  smaller, nor larger;
+- or learned: an engine that keeps requests waiting while it runs no more than before has a full batch.
+
+Of an endpoint of which none of this is known nobody can say that it is full. It takes everything, as it does in a pool
+without a queue: unknown is not zero. A pool of such endpoints alone has no queue.
+"""
+
+from collections.abc import Sequence
+
+from tidegate.fleet.health import Reachability
+from tidegate.fleet.view import EndpointView
+from tidegate.scheduling.filters import Filter, find
+from tidegate.scheduling.request import InferenceRequest
+
+ENGINE_WAITING = 4
+"""Requests that may wait in an engine whose batch is learned, so that it has something to go on with."""
+
+GROWTH = 1.25
+"""By how much a learned batch is taken to be larger when an engine runs that many and nothing waits in it."""
+
+FORGET_SECONDS = 60.0
+"""For how long a learned batch is believed after the engine was last seen full."""
+
+SAME_SECONDS = 0.02
+"""How exactly it is known when a report came: views are up to 10 ms old."""
+
+RAMP_REQUESTS = 4
+RAMP_DOUBLES_SECONDS = 1.0
+RAMP_SECONDS = 10.0
+"""An endpoint that comes back, while requests wait, has so many in flight at first and twice as many each second: what
+killed it may have been a burst, and its cache is cold."""
+
+
+class _Batch:
+    """What is learned of one engine's batch.
+
+    Attributes:
+        size: requests that fit into it; ``None`` before it was seen full.
+        full_at: when it was last, in seconds.
+        reported_at: when the report last learned from came, in seconds.
+        running: requests that it ran then, if some were waiting.
+    """
+
+    __slots__ = ("full_at", "reported_at", "running", "size")
+
+    def __init__(self) -> None:
+        self.size: float | None = None
+        self.full_at = 0.0
+        self.reported_at = 0.0
+        self.running: float | None = None
+
+    def learn(self, running: float, waiting: float, reported_at: float) -> None:
+        """Learn from a report of ``reported_at`` (seconds), of a time at which so many were running and waiting."""
+        if reported_at <= self.reported_at + SAME_SECONDS:
+            return
+        self.reported_at = reported_at
+        if waiting > ENGINE_WAITING:
+            # Twice: requests that came in a burst wait for the next step, and then the batch grows.
+            if self.running is not None and running <= self.running:
+                self.size, self.full_at = max(1.0, running), reported_at
+            self.running = running
+            return
+        self.running = None
+        if self.size is not None and waiting == 0 and running >= self.size:
+            self.size = max(self.size * GROWTH, self.size + ENGINE_WAITING)
+        if reported_at - self.full_at > FORGET_SECONDS:
+            self.size = None
+
+
+class Room:
+    """Which endpoints of one pool have room.
+
+    Attributes:
+        filter: leaves out those that have none; with nobody left, a request waits.
+        wanted: requests wait for room, and whoever comes goes behind them.
+        share: of an endpoint's batch and KV cache, what the request at hand may fill; 0 to 1.
+    """
+
+    def __init__(self) -> None:
+        self.filter = Filter("room", self.keep, hard=True)
+        self.wanted = False
+        self.share = 1.0
+        self._kv: dict[str, float] = {}
+        self._batches: dict[str, _Batch] = {}
+        self._limits: dict[str, float] = {}
+        self._gone: set[str] = set()
+        self._back: dict[str, float] = {}
+        self._ramp: dict[str, float] = {}
+
+    def keep(  # noqa: C901  written out and without calls, as ``fits``: it is in the way of every request
+        self, request: InferenceRequest, candidates: Sequence[EndpointView]
+    ) -> Sequence[EndpointView]:
+        """Return the candidates that have room for ``request``."""
+        needed = request.prompt.tokens + (request.output_tokens or 0)
+        share, limits, ramp, kept, known = self.share, self._limits, self._ramp, [], False
+        for endpoint in candidates:
+            most: float | None = endpoint.max_running
+            capacity = endpoint.kv_capacity_tokens
+            if capacity is None:
+                capacity = self._kv.get(endpoint.address)
+            if most is None and limits:
+                most = limits.get(endpoint.address)
+            if most is None and capacity is None:
+                kept.append(endpoint)
+                continue
+            known = True
+            requests = endpoint.requests
+            # An empty one takes whatever comes: what does not fit there fits nowhere, and its engine says so.
+            if requests > 0:
+                if most is not None and requests >= most * share:
+                    continue
+                if capacity is not None:
+                    usage, least = endpoint.kv_usage, needed - endpoint.cached_tokens
+                    usable = capacity * share
+                    if usable - endpoint.tokens < least or (usage is not None and usable - usage * capacity < least):
+                        continue
+                if ramp and endpoint.inflight_requests >= ramp.get(endpoint.address, endpoint.inflight_requests + 1):
+                    continue
+            kept.append(endpoint)
+        if not kept:
+            return kept
+        if kept[0].reachability is Reachability.UNREACHABLE and (known or self._kv or limits):
+            # Nobody better was there: those that cannot be reached have no room either.
+            return find("reachable").keep(request, kept)
+        return kept
+
+    def learn(self, endpoints: Sequence[EndpointView], now: float) -> None:
+        """Learn from how the pool's ``endpoints``, all of them, are at ``now`` (seconds); often and after changes."""
+        here = {endpoint.address for endpoint in endpoints}
+        new = here - self._batches.keys() if self._batches else set()
+        self._kv = {address: tokens for address, tokens in self._kv.items() if address in here}
+        self._batches = {address: batch for address, batch in self._batches.items() if address in here}
+        self._gone &= here
+        for endpoint in endpoints:
+            address = endpoint.address
+            if endpoint.kv_capacity_tokens is not None:
+                self._kv[address] = endpoint.kv_capacity_tokens
+            batch = self._batches.setdefault(address, _Batch())
+            if endpoint.running is not None and endpoint.waiting is not None and endpoint.report_age is not None:
+                batch.learn(endpoint.running, endpoint.waiting, now - endpoint.report_age)
+            if endpoint.reachability is Reachability.UNREACHABLE:
+                self._gone.add(address)
+            elif address in self._gone or (address in new and self.wanted):
+                self._gone.discard(address)
+                self._back[address] = now
+        sizes = {address: batch.size for address, batch in self._batches.items()}
+        self._limits = {address: size + ENGINE_WAITING for address, size in sizes.items() if size is not None}
+        self._back = {
+            address: back for address, back in self._back.items() if address in here and now - back < RAMP_SECONDS
+        }
+        self._ramp = {
+            address: RAMP_REQUESTS * 2.0 ** ((now - back) / RAMP_DOUBLES_SECONDS)
+            for address, back in self._back.items()
+        }
+
+    def batch(self, endpoint: EndpointView) -> float | None:
+        """Return how many requests ``endpoint`` takes into its batch, declared or learned; ``None`` is unknown."""
+        return self._limits.get(endpoint.address) if endpoint.max_running is None else endpoint.max_running
+
+    @property
+    def ramping(self) -> bool:
+        """Whether some endpoint came back lately: room grows then without anything that happens."""
+        return bool(self._ramp)
