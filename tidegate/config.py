@@ -294,7 +294,8 @@ def _unasked(config: Config) -> Iterator[str]:
     """Where there are tenants, everybody is asked who they are."""
     for at, pool in enumerate(config.pools):
         if config.tenants and pool.fail_open:
-            yield f"pools[{at}].fail_open: expected false where there are tenants: without a decision anybody would get in"
+            open_ = "expected false where there are tenants: without a decision anybody would get in"
+            yield f"pools[{at}].fail_open: {open_}"
 
 
 def _loops(config: Config) -> Iterator[str]:
