@@ -3,7 +3,7 @@ import re
 from click.testing import CliRunner
 
 from tidegate.cli import main
-from tidegate.runtime.tenants import hashed
+from tidegate.runtime.callers import hashed
 
 
 def test_a_key_is_made_and_told_with_its_hash() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.stack import Stack, configuration, until, up
 from tests.ports import free_port
-from tidegate.runtime.tenants import hashed
+from tidegate.runtime.callers import hashed
 
 KEY = f"sk-test-{'1' * 32}"
 TENANTS: dict[str, Any] = {

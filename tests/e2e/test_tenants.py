@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.stack import MODEL, Stack, configuration, engines, tidegate, until, up
-from tidegate.runtime.tenants import hashed
+from tidegate.runtime.callers import hashed
 
 ALICE, BOB, CAROL, DAVE, EVE = (f"sk-test-{name}-{'0' * 32}" for name in ("alice", "bob", "carol", "dave", "eve"))
 

@@ -11,7 +11,9 @@ from tests.at_once import at_once
 from tests.configurations import parsed
 from tests.telemetry.entries import DECISION, entry, usage
 from tidegate.config import Config
-from tidegate.runtime.tenants import Tenants, hashed
+from tidegate.runtime.callers import hashed
+from tidegate.runtime.gatekeeper import Gatekeeper
+from tidegate.runtime.tenants import Tenants
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.telemetry.record import RequestRecord, parse
 from tidegate.tokens.count import CountSource, TokenCount
@@ -47,12 +49,18 @@ class Made:
     def __init__(self, **more: Any) -> None:
         self.registry = CollectorRegistry()
         self.output: int | None = 300
-        self.tenants = Tenants(lambda: NOON, lambda _: self.output, self.registry)
-        self.tenants.configure(config(**more))
+        self.tenants = Tenants(lambda: NOON, self.registry)
+        self.gate = Gatekeeper(self.tenants, lambda _: self.output)
+        self.configure(**more)
+
+    def configure(self, **more: Any) -> None:
+        taken = config(**more)
+        self.tenants.configure(taken)
+        self.gate.configure(taken)
 
     def admit(self, number: str, key: str = ALICE, model: str = "small", most: int | None = 100) -> dict[str, str]:
         asked = InferenceRequest(number, "chat_completions", model, TokenCount(50, CountSource.EXACT), most)
-        return dict(at_once(self.tenants.admit(asked, self.tenants.identify({"x-api-key": key}))))
+        return dict(at_once(self.gate.admit(asked, self.gate.identify({"x-api-key": key}))))
 
     def left(self, scope: str) -> dict[str, int]:
         page = json.loads(json.dumps(self.tenants.describe()))
@@ -74,15 +82,15 @@ def record(number: str, **fields: Any) -> RequestRecord:
 
 def refused(made: Made, **headers: str) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        made.tenants.identify(headers)
+        made.gate.identify(headers)
     return caught.value
 
 
 def test_a_key_says_whose_it_is_and_by_that_what_tier() -> None:
     made = Made()
-    caller = made.tenants.identify({"authorization": f"Bearer {ALICE}"})
+    caller = made.gate.identify({"authorization": f"Bearer {ALICE}"})
     assert (caller.tenant, caller.priority, caller.scopes) == ("alice", 5, ("tenant:alice", "key:a1"))
-    caller = made.tenants.identify({"x-api-key": BOB})
+    caller = made.gate.identify({"x-api-key": BOB})
     assert (caller.tenant, caller.priority, caller.scopes) == ("bob", 0, ("tenant:bob", "key:b1"))
 
 
@@ -93,28 +101,28 @@ def test_a_hash_is_no_key() -> None:
 def test_nobody_is_anonymous_unless_that_is_a_tenant_and_a_wrong_key_never_is() -> None:
     assert refused(Made()).message.startswith("An API key is missing")
     made = Made(authentication={"anonymous": "bob"})
-    assert made.tenants.identify({"x-tenant-id": "alice"}).tenant == "bob"
+    assert made.gate.identify({"x-tenant-id": "alice"}).tenant == "bob"
     assert refused(made, **{"x-api-key": "sk-wrong"}).status == 401
     assert refused(made, authorization="Basic abc").status == 401
 
 
 def test_the_header_of_a_proxy_in_front_counts_for_more_than_a_key() -> None:
     made = Made(authentication={"identity_header": "x-tenant-id"})
-    assert made.tenants.identify({"x-tenant-id": "bob", "authorization": "Bearer a.b.c"}).tenant == "bob"
-    assert made.tenants.identify({"x-tenant-id": "spiffe://alice"}).tenant == "alice"
+    assert made.gate.identify({"x-tenant-id": "bob", "authorization": "Bearer a.b.c"}).tenant == "bob"
+    assert made.gate.identify({"x-tenant-id": "spiffe://alice"}).tenant == "alice"
     assert refused(made, **{"x-tenant-id": "nobody", "x-api-key": ALICE}).status == 401
     assert refused(made, **{"x-tenant-id": "", "x-api-key": ALICE}).status == 401
-    assert made.tenants.identify({"x-api-key": ALICE}).tenant == "alice"
+    assert made.gate.identify({"x-api-key": ALICE}).tenant == "alice"
 
 
 def test_without_that_header_configured_it_says_nothing() -> None:
-    assert Made().tenants.identify({"x-tenant-id": "bob", "x-api-key": ALICE}).tenant == "alice"
+    assert Made().gate.identify({"x-tenant-id": "bob", "x-api-key": ALICE}).tenant == "alice"
 
 
 def test_caches_are_kept_apart_by_tenant_where_that_is_asked_for() -> None:
     def salts(**more: Any) -> list[str]:
-        tenants = Made(**more).tenants
-        return [tenants.identify({"x-api-key": key}).salt for key in (ALICE, BOB)]
+        gate = Made(**more).gate
+        return [gate.identify({"x-api-key": key}).salt for key in (ALICE, BOB)]
 
     assert salts() == ["", ""]
     assert salts(authentication={"salt_prefixes": True}) == ["alice", "bob"]
@@ -208,11 +216,11 @@ def test_a_reload_takes_keys_away_brings_others_and_forgets_no_use() -> None:
     made = Made()
     made.admit("r1")
     new = [{"name": "a2", "tenant": "alice", "hash": hashed("sk-new")}]
-    made.tenants.configure(config(keys=new))
+    made.configure(keys=new)
     assert refused(made, **{"x-api-key": ALICE}).status == 401
-    assert made.tenants.identify({"x-api-key": "sk-new"}).tenant == "alice"
+    assert made.gate.identify({"x-api-key": "sk-new"}).tenant == "alice"
     assert made.left("tenant:alice") == {"tokens_per_minute": 1850, "requests_in_flight": 1}
-    made.tenants.configure(config())
+    made.configure()
     made.tenants.ended(record("r1", tokens=usage(10, 10)))
     assert made.left("tenant:alice") == {"tokens_per_minute": 1980, "requests_in_flight": 2}
     assert made.left("key:a1") == {"requests_per_minute": 10}
@@ -231,7 +239,7 @@ def test_the_metrics_say_what_is_left_and_used_and_hold_neither_key_nor_hash() -
     assert 'tidegate_unauthenticated_total{why="wrong"} 1.0' in page
     everything = page + json.dumps(made.tenants.describe())
     assert not any(secret in everything for secret in (ALICE, hashed(ALICE)[7:], "sk-wrong"))
-    made.tenants.configure(config(tenants=SECTIONS["tenants"][:1], keys=SECTIONS["keys"][:1]))
+    made.configure(tenants=SECTIONS["tenants"][:1], keys=SECTIONS["keys"][:1])
     assert "bob" not in made.metrics()
 
 

@@ -13,7 +13,6 @@ from tests.telemetry.entries import DECISION, entry, usage
 from tidegate.config import parse
 from tidegate.runtime.alone import Alone
 from tidegate.runtime.control_plane import ControlPlane
-from tidegate.runtime.tenants import Tenants
 from tidegate.scheduling.dispatch import Decision
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.telemetry.record import parse as read
@@ -28,7 +27,7 @@ class Standing:
         self.plane._take_over(self.plane._config)
         assert isinstance(self.plane._deciding, Alone)
         self.desk = self.plane._deciding.decider.desk
-        assert isinstance(self.desk.gate, Tenants)
+        assert self.desk.gate is not None
         self.gate = self.desk.gate
 
     def decided(self) -> str:
@@ -39,7 +38,7 @@ class Standing:
         return number
 
     def held(self) -> object:
-        return self.gate.describe()["requests_held"]
+        return self.plane._tenants.describe()["requests_held"]
 
 
 @pytest.fixture

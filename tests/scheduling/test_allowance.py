@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tidegate.scheduling import caller as callers
-from tidegate.scheduling.allowance import Allowance, Settled, whole_seconds
+from tidegate.scheduling.allowance import Allowance, Ask, Settled, whole_seconds
 from tidegate.scheduling.budget import Cost, Left, Limit, Unit, Window
 from tidegate.scheduling.caller import Caller
 from tidegate.scheduling.request import InferenceRequest
@@ -47,9 +47,9 @@ def amounts(made: Allowance) -> dict[str, list[int]]:
 
 def test_a_request_counts_against_its_tenant_its_key_and_its_model() -> None:
     made, _ = allowance(tenant=RPM, key=TPM, model=INPUT)
-    assert made.reserve(request("r1", "small"), ALICE, 50) is None
+    assert made.reserve(Ask.of(request("r1", "small"), ALICE, 50)) is None
     assert amounts(made) == {"tenant:a": [59], "key:one": [450], "tenant:a/model:big-*": [1000]}
-    assert made.reserve(request("r2", "big-70b"), ALICE, 50) is None
+    assert made.reserve(Ask.of(request("r2", "big-70b"), ALICE, 50)) is None
     assert amounts(made) == {"tenant:a": [58], "key:one": [300], "tenant:a/model:big-*": [900]}
 
 
@@ -70,7 +70,7 @@ def test_only_a_star_stands_for_others_and_no_name_for_every_name(model: str, sc
 
 def test_the_limit_in_the_way_is_named_and_nothing_is_taken_from_the_others() -> None:
     made, _ = allowance(tenant=RPM, key=TPM)
-    exceeded = made.reserve(request(prompt=601), ALICE, 0)
+    exceeded = made.reserve(Ask.of(request(prompt=601), ALICE, 0))
     assert exceeded is not None
     assert (exceeded.scope, exceeded.limit, exceeded.needed) == ("key:one", TPM, 601)
     assert (amounts(made), len(made)) == ({"tenant:a": [60], "key:one": [600]}, 0)
@@ -78,20 +78,20 @@ def test_the_limit_in_the_way_is_named_and_nothing_is_taken_from_the_others() ->
 
 def test_what_was_used_is_settled_once_and_what_is_unknown_was_as_expected() -> None:
     made, _ = allowance(tenant=TPM)
-    made.reserve(request("r1"), ALICE, 200)
+    made.reserve(Ask.of(request("r1"), ALICE, 200))
     assert made.settle("r1", 90, 10) == Settled("a", Cost(90, 10))
     assert amounts(made) == {"tenant:a": [500]}
     assert made.settle("r1", 0, 0) is None
     assert not made.release("r1")
-    made.reserve(request("r2"), ALICE, 200)
+    made.reserve(Ask.of(request("r2"), ALICE, 200))
     assert made.settle("r2", None, None) == Settled("a", Cost(100, 200))
     assert amounts(made) == {"tenant:a": [200]}
 
 
 def test_what_was_not_served_comes_back_whole_and_once() -> None:
     made, _ = allowance(tenant=TPM)
-    made.reserve(request("r1"), ALICE, 200)
-    made.reserve(request("r2"), ALICE, 200)
+    made.reserve(Ask.of(request("r1"), ALICE, 200))
+    made.reserve(Ask.of(request("r2"), ALICE, 200))
     assert made.release("r1")
     assert not made.release("r1")
     assert (amounts(made), len(made)) == ({"tenant:a": [300]}, 1)
@@ -99,13 +99,13 @@ def test_what_was_not_served_comes_back_whole_and_once() -> None:
 
 def test_a_client_is_told_of_the_limit_that_is_nearest_to_its_end() -> None:
     made, clock = allowance(tenant=TPM, key=INPUT)
-    assert made.standing(ALICE, "small") == (None, Left(TPM, 600, 0.0))
-    made.reserve(request(prompt=550), ALICE, 0)
-    standing = made.standing(ALICE, "small")
+    assert made.standing(ALICE.scopes_for("small")) == (None, Left(TPM, 600, 0.0))
+    made.reserve(Ask.of(request(prompt=550), ALICE, 0))
+    standing = made.standing(ALICE.scopes_for("small"))
     assert standing == (None, Left(TPM, 50, 55.0))
     clock.now += 60
-    assert made.standing(ALICE, "small").tokens == Left(TPM, 600, 0.0)
-    assert made.standing(Caller("b"), "small") == (None, None)
+    assert made.standing(ALICE.scopes_for("small")).tokens == Left(TPM, 600, 0.0)
+    assert made.standing(()) == (None, None)
 
 
 @pytest.mark.parametrize(("wait", "seconds"), [(0.0, 1), (0.2, 1), (0.9995, 2), (9.5, 10), (10.0, 11), (59.1, 60)])
@@ -119,13 +119,13 @@ def test_whoever_waits_as_long_as_was_told_passes(amount: int, later: float, mor
     made = Allowance(clock)
     made.configure({"tenant:a": [Limit(Unit.TOKENS, Window.MINUTE, amount)]})
     caller = Caller("a", 0, ("tenant:a",))
-    made.reserve(request("r1", prompt=amount), caller, 0)
+    made.reserve(Ask.of(request("r1", prompt=amount), caller, 0))
     made.settle("r1", amount, more)
     clock.now += later
-    exceeded = made.reserve(request("r2", prompt=min(amount, more)), caller, 0)
+    exceeded = made.reserve(Ask.of(request("r2", prompt=min(amount, more)), caller, 0))
     if exceeded is not None:
         clock.now += whole_seconds(exceeded.wait_seconds)
-        assert made.reserve(request("r2", prompt=min(amount, more)), caller, 0) is None
+        assert made.reserve(Ask.of(request("r2", prompt=min(amount, more)), caller, 0)) is None
 
 
 class AnyEnd(RuleBasedStateMachine):
@@ -144,7 +144,7 @@ class AnyEnd(RuleBasedStateMachine):
     def come(self, prompt: int, output: int) -> None:
         self.number += 1
         fits = sum(self.held.values()) + prompt + output <= self.amount or prompt + output == 0
-        refused = self.made.reserve(request(f"r{self.number}", prompt=prompt), ALICE, output)
+        refused = self.made.reserve(Ask.of(request(f"r{self.number}", prompt=prompt), ALICE, output))
         assert (refused is None) == fits
         if fits:
             self.held[f"r{self.number}"] = prompt + output

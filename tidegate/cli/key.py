@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from tidegate.runtime.tenants import hashed
+from tidegate.runtime.callers import hashed
 
 PREFIX = "sk-tidegate-"
 """What keys begin with, by which scanners for secrets know them."""

@@ -10,15 +10,17 @@ from tidegate.fleet.events import FleetEvent
 from tidegate.runtime import services
 from tidegate.runtime.decider import Decider
 from tidegate.runtime.lessons import Lesson
+from tidegate.runtime.tenants import Tenants
 from tidegate.telemetry.status import JsonObject
 
 
 class Alone:
     """The one decider of a control plane without workers, in the form of a ``Team`` of which it is the only member."""
 
-    def __init__(self, decider: Decider, config: Config) -> None:
-        """Have ``decider`` decide, and its decisions recorded as ``config`` says."""
+    def __init__(self, decider: Decider, config: Config, tenants: Tenants) -> None:
+        """Have ``decider`` decide, its decisions recorded as ``config`` says, and ``tenants`` count what is used."""
         self.decider = decider
+        self._tenants = tenants
         self._log = decider.recording(config)
 
     @contextlib.asynccontextmanager
@@ -56,6 +58,7 @@ class Alone:
 
     def configure(self, config: Config) -> None:
         """Decide by ``config`` from now on."""
+        self._tenants.configure(config)
         self.decider.configure(config)
 
     async def settled(self) -> None:

@@ -87,17 +87,17 @@ class ControlPlane:
         self._sizes = OutputSizes()
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
         self._deciding: Alone | Team
-        self._tenants: Tenants | None = None
+        self._tenants = Tenants(time.time, self._metrics.registry)
         if config.control.workers == 1:
             decider = Decider(
                 *(self._fleet, self._corrections, self._metrics, self._correlation.new_id, self),
                 started_at=int(time.time()),
+                till=self._tenants,
             )
-            self._tenants = Tenants(time.time, decider.dispatcher.longest_output, self._metrics.registry)
-            decider.tenants = self._tenants
-            self._deciding = Alone(decider, config)
+            self._deciding = Alone(decider, config, self._tenants)
         else:
-            self._deciding = Team(self._fleet, self._corrections, self._metrics, self, self._apply, log_format)
+            known = (self._fleet, self._corrections, self._metrics, self._tenants)
+            self._deciding = Team(*known, self, self._apply, log_format)
         self._scraper = Scraper(
             config.scrape,
             self._apply,
@@ -183,8 +183,7 @@ class ControlPlane:
                 event(logger, f"endpoint {reachability.value}", level=level, address=address, reason=reason)
             case ReservationReleased(reservation, expired):
                 self._correlation.forget(reservation.id)
-                if self._tenants is not None:
-                    self._tenants.withdraw(reservation.id)
+                self._tenants.withdraw(reservation.id)
                 if expired:
                     self._metrics.reservation_expired()
                     level, where = logging.WARNING, reservation.address
@@ -213,8 +212,7 @@ class ControlPlane:
         if taught and self._corrections.learn(*taught):
             self._deciding.teach(taught)
         if record.reservation:
-            if self._tenants is not None:
-                self._tenants.ended(record)
+            self._tenants.ended(record)
             self._apply(
                 RequestEnded(
                     record.reservation,
@@ -323,7 +321,11 @@ class ControlPlane:
             await self._taken_up()
         else:
             nobody = {"tenants": (), "keys": (), "authentication": config.authentication}
-            self._deciding.configure(self._config.model_copy(update=nobody))
+            asking_nobody = self._config.model_copy(update=nobody)
+            await self._deciding.prepare(asking_nobody)
+            self._deciding.configure(asking_nobody)
+            await self._deciding.settled()
+            await self._deciding.prepare(config)
 
     async def _taken_up(self) -> None:
         """Wait until Envoy has what was published; one that does not say so is not waited for."""
@@ -368,7 +370,7 @@ class ControlPlane:
             self._metrics.render,
             lambda: sorted({*self._unready, *self._deciding.unready(), *self._missing()}),
             self._status,
-            self._tenants.describe if self._tenants is not None else admin.no_tenants,
+            self._tenants.describe,
             self._inquiry().answer,
             {path: page for part in self._parts for path, page in part.pages().items()},
             {path: action for part in self._parts for path, action in part.actions().items()},

@@ -18,8 +18,8 @@ from tidegate.discovery import static
 from tidegate.fleet.state import Fleet
 from tidegate.runtime.desk import Desk, Journal
 from tidegate.runtime.figures import Figures
+from tidegate.runtime.gatekeeper import Gatekeeper, Till
 from tidegate.runtime.prompts import PromptCounter
-from tidegate.runtime.tenants import Tenants
 from tidegate.runtime.token_prefixes import TokenPrefixes
 from tidegate.scheduling.dispatch import Dispatcher
 from tidegate.telemetry.decision_log import DecisionLog
@@ -32,13 +32,7 @@ With Python's own 5 ms, prompts of 1 MB made the p99 of small requests 1.58 time
 
 
 class Decider:
-    """Decides on requests over one fleet, for as long as it is not closed.
-
-    Attributes:
-        tenants: who may ask, where this process counts what they use.
-    """
-
-    tenants: Tenants | None = None
+    """Decides on requests over one fleet, for as long as it is not closed."""
 
     def __init__(
         self,
@@ -49,8 +43,12 @@ class Decider:
         journal: Journal,
         *,
         started_at: int,
+        till: Till | None = None,
     ) -> None:
-        """Decide over ``fleet``, correct token counts by ``corrections``; the rest is for the ``Desk``."""
+        """Decide over ``fleet``, correct token counts by ``corrections``; the rest is for the ``Desk``.
+
+        ``till`` is where it is counted what tenants use; without it nobody is asked who they are.
+        """
         self.counter = TokenCounter()
         self.intake = Intake()
         # Nothing secret hangs on it, and the system's own asks the kernel for every number.
@@ -61,6 +59,7 @@ class Decider:
             *(self.dispatcher, self.prompts, figures, new_id, journal, time.monotonic, self.intake, self.told_prefixes),
             started_at=started_at,
         )
+        self._gatekeeper = None if till is None else Gatekeeper(till, self.dispatcher.longest_output)
 
     async def warm(self, config: Config) -> None:
         """Load what counts tokens: about a second. Until then, counts are estimates.
@@ -84,9 +83,9 @@ class Decider:
             _sessions(config.session),
             routes=traffic(config.routes),
         )
-        if self.tenants is not None:
-            self.tenants.configure(config)
-            self.desk.gate = self.tenants if config.tenants else None
+        if self._gatekeeper is not None:
+            self._gatekeeper.configure(config)
+            self.desk.gate = self._gatekeeper if config.tenants else None
         self.told_prefixes.configure(config)
 
     def recording(self, config: Config, suffix: str = "") -> DecisionLog | None:

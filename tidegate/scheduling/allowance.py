@@ -5,7 +5,7 @@ ended counts.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tidegate.scheduling.budget import Budgets, Cost, Exceeded, Left, Limit, Unit, Window
@@ -26,6 +26,40 @@ class Standing(NamedTuple):
 
     requests: Left | None
     tokens: Left | None
+
+
+class Ask(NamedTuple):
+    """What a request asks of the limits.
+
+    Attributes:
+        id: the request's.
+        tenant: whose it is.
+        scopes: whose limits it counts against.
+        cost: what it will probably take.
+    """
+
+    id: str
+    tenant: str
+    scopes: tuple[str, ...]
+    cost: Cost
+
+    @classmethod
+    def of(cls, request: InferenceRequest, caller: Caller, output_tokens: int) -> "Ask":
+        """Return what ``request`` asks that comes from ``caller`` and will have an answer of ``output_tokens``."""
+        scopes = caller.scopes_for(request.model)
+        return cls(request.id, caller.tenant, scopes, Cost(request.prompt.tokens, output_tokens))
+
+
+class Answer(NamedTuple):
+    """What it is answered.
+
+    Attributes:
+        exceeded: the limit in the way; ``None`` where all was taken.
+        standing: how its caller stands after that.
+    """
+
+    exceeded: Exceeded | None
+    standing: Standing
 
 
 class Settled(NamedTuple):
@@ -59,16 +93,15 @@ class Allowance:
         self._budgets.configure(limits, self._clock())
         self._scopes = tuple(limits)
 
-    def reserve(self, request: InferenceRequest, caller: Caller, output_tokens: int) -> Exceeded | None:
-        """Take what ``request`` will probably cost from all limits, or from none; return the one in the way.
+    def reserve(self, ask: Ask) -> Exceeded | None:
+        """Take what is asked for from all limits, or from none; return the one in the way.
 
         Raises:
             ValueError: the request holds something already.
         """
-        cost = Cost(request.prompt.tokens, output_tokens)
-        exceeded = self._budgets.reserve(request.id, caller.scopes_for(request.model), cost, self._clock())
+        exceeded = self._budgets.reserve(ask.id, ask.scopes, ask.cost, self._clock())
         if exceeded is None:
-            self._tenants[request.id] = caller.tenant
+            self._tenants[ask.id] = ask.tenant
         return exceeded
 
     def settle(self, request_id: str, input_tokens: int | None, output_tokens: int | None) -> Settled | None:
@@ -92,15 +125,10 @@ class Allowance:
         self._tenants.pop(request_id, None)
         return self._budgets.release(request_id, self._clock())
 
-    def standing(self, caller: Caller, model: str) -> Standing:
-        """Return how ``caller`` stands, asking for ``model``."""
+    def standing(self, scopes: Iterable[str]) -> Standing:
+        """Return how a caller stands whose requests count against the limits of ``scopes``."""
         now = self._clock()
-        left = [
-            one
-            for scope in caller.scopes_for(model)
-            for one in self._budgets.left(scope, now)
-            if one.limit.window is Window.MINUTE
-        ]
+        left = [one for scope in scopes for one in self._budgets.left(scope, now) if one.limit.window is Window.MINUTE]
         return Standing(_nearest(left, REQUESTS_ORDER), _nearest(left, TOKENS_ORDER))
 
     def left(self) -> dict[str, list[Left]]:

@@ -70,7 +70,8 @@ class TenantFigures:
 
     def limited(self, tenant: str, limit: str) -> None:
         """Count a request that the limit of this name was in the way of."""
-        self._refusals.labels(tenant, limit).inc()
+        if tenant in self._tenants:
+            self._refusals.labels(tenant, limit).inc()
 
     def unauthenticated(self, why: str) -> None:
         """Count a request of which it is not known whose it is."""

@@ -2,10 +2,10 @@
 
 from tidegate.fleet.events import FleetEvent, RequestEnded, RequestReserved
 from tidegate.fleet.state import Fleet
+from tidegate.runtime.tenants import Tenants
 from tidegate.runtime.workers import messages
 from tidegate.runtime.workers.framing import Deframer
 from tidegate.runtime.workers.seat import Seat, State
-from tidegate.runtime.workers.tally import Relay
 from tidegate.runtime.workers.team import Team
 from tidegate.telemetry.metrics import Metrics
 from tidegate.tokens.correction import Corrections
@@ -37,14 +37,16 @@ class Plane:
         self.now = 0.0
         self.corrections = Corrections()
         self.metrics = Metrics(lambda: self.fleet.views(self.now), lambda: len(self.fleet.ledger))
-        self.team = Team(self.fleet, self.corrections, self.metrics, self, self.apply, "text")
+        self.tenants = Tenants(lambda: 1_700_000_000.0, self.metrics.registry)
+        known = (self.fleet, self.corrections, self.metrics, self.tenants)
+        self.team = Team(*known, self, self.apply, "text")
         self.team._config = b"{}"  # as after the first ``configure``
         self.seats = [self._seat(number) for number in range(workers)]
 
     def _seat(self, number: int) -> FakeSeat:
         seat = FakeSeat(number, self.team)
         self.team._seats.append(seat)
-        self.team._relays[seat] = Relay(self.metrics)
+        self.team._relays[seat] = self.team.relay()
         self.start(seat)
         return seat
 

@@ -17,7 +17,11 @@ from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import EndpointView
 from tidegate.runtime.workers import messages
 from tidegate.runtime.workers.framing import Deframer
+from tidegate.scheduling.allowance import Answer, Ask, Standing
+from tidegate.scheduling.budget import Cost, Exceeded, Left, Limit, Unit, Window
 from tidegate.tokens.correction import Corrections
+
+TPM = Limit(Unit.TOKENS, Window.MINUTE, 100, 50)
 
 
 def sent(message: messages.Message) -> bytes:
@@ -49,11 +53,26 @@ def test_every_fact_arrives_as_it_is_but_for_leases(event: FleetEvent) -> None:
         messages.Reserved(RequestReserved(reservation("r1"), (1, 2**63), 16)),
         messages.Delivered("r1"),
         messages.Abandoned("r1"),
+        messages.Asked(Ask("r1", "alice", ("tenant:alice", "key:a"), Cost(100, 20))),
+        messages.Withdrawn("r1"),
         messages.Counted((("decided", (0.25,), 1), ("received", ("pool",), 3), ("ext_proc_opened", (), 2))),
     ],
 )
 def test_everything_that_a_worker_says_arrives_as_it_is(message: messages.FromWorker) -> None:
     assert messages.from_worker.decode(sent(message)) == message
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        Answer(None, Standing(None, Left(TPM, 40, 6.5))),
+        Answer(Exceeded("tenant:alice", TPM, 70, math.inf), Standing(Left(TPM, 0, 0.0), None)),
+    ],
+)
+def test_what_a_worker_is_answered_arrives_as_it_is(answer: Answer | None) -> None:
+    message = messages.Answered("r1", answer)
+    assert messages.to_worker.decode(sent(message)) == message
 
 
 def test_what_is_no_message_is_an_error() -> None:

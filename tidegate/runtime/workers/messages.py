@@ -22,6 +22,7 @@ from tidegate.fleet.events import (
 )
 from tidegate.fleet.image import FleetImage
 from tidegate.runtime.workers.framing import frame
+from tidegate.scheduling.allowance import Answer, Ask
 from tidegate.tokens.correction import Learned
 
 
@@ -146,8 +147,18 @@ class Judged(Message, frozen=True, tag=True):
     event: EvidenceReported
 
 
+class Answered(Message, frozen=True, tag=True):
+    """What a request asked of the limits is taken, unless one is in the way.
+
+    ``None``: that could not be found out, and nothing is taken.
+    """
+
+    id: str
+    answer: Answer | None
+
+
 Fact = Declared | Scraping | Reported | Unanswered | ReservedElsewhere | Ended | Stored | Removed | Cleared | Judged
-ToWorker = Welcome | Prepare | Decide | Taught | Stop | Fact
+ToWorker = Welcome | Prepare | Decide | Taught | Stop | Answered | Fact
 
 _FACTS: Final = {
     PoolsDeclared: Declared,
@@ -213,6 +224,18 @@ class Abandoned(Message, frozen=True, tag=True):
     id: str
 
 
+class Asked(Message, frozen=True, tag=True):
+    """A request asks for what it will probably take of the limits, and waits for ``Answered``."""
+
+    ask: Ask
+
+
+class Withdrawn(Message, frozen=True, tag=True):
+    """It goes nowhere: what it took is given back, and so is what it would be answered with."""
+
+    id: str
+
+
 class Counted(Message, frozen=True, tag=True):
     """What was counted since the last time; empty, it is a sign of life.
 
@@ -223,7 +246,7 @@ class Counted(Message, frozen=True, tag=True):
     calls: tuple[tuple[str, tuple[str | float, ...], int], ...]
 
 
-FromWorker = Prepared | Deciding | Ready | Leaving | Reserved | Delivered | Abandoned | Counted
+FromWorker = Prepared | Deciding | Ready | Leaving | Reserved | Delivered | Abandoned | Asked | Withdrawn | Counted
 
 _encoder: Final = msgspec.msgpack.Encoder()
 to_worker: Final = msgspec.msgpack.Decoder(ToWorker)

@@ -1,7 +1,8 @@
 """The figures of a worker on their way to the one page where they are shown."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from tidegate.runtime.figures import Figures
@@ -64,15 +65,21 @@ class Tally:
         """See ``received``."""
         self._calls["ext_proc_closed", (outcome,)] += 1
 
+    def unauthenticated(self, why: str) -> None:
+        """See ``received``; it is none of ``Figures``."""
+        self._calls["unauthenticated", (why,)] += 1
+
 
 class Relay:
     """Counts in the main process what one worker has counted."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, others: Mapping[str, Callable[..., None]] = MappingProxyType({})) -> None:
+        """Count in ``metrics``, and by ``others`` what is called as they are."""
         self._metrics = metrics
         self._methods: dict[str, Callable[..., None]] = {
             method.__name__: getattr(metrics, method.__name__) for method in RELAYED
         }
+        self._methods |= others
         self._open = 0
 
     def count(self, calls: Iterable[Call]) -> None:

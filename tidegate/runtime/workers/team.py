@@ -16,7 +16,9 @@ from tidegate.fleet.state import Fleet
 from tidegate.runtime.desk import Journal
 from tidegate.runtime.lessons import Lesson
 from tidegate.runtime.processes import Children
+from tidegate.runtime.tenants import Tenants
 from tidegate.runtime.workers import messages
+from tidegate.runtime.workers.counter import Counter
 from tidegate.runtime.workers.messages import encode
 from tidegate.runtime.workers.seat import Seat, State
 from tidegate.runtime.workers.tally import Relay
@@ -61,6 +63,7 @@ class Team:
         fleet: Fleet,
         corrections: Corrections,
         metrics: Metrics,
+        tenants: Tenants,
         journal: Journal,
         apply: Callable[[FleetEvent], None],
         log_format: str,
@@ -71,6 +74,7 @@ class Team:
             fleet: the one of which the workers have replicas.
             corrections: likewise.
             metrics: count what the workers count.
+            tenants: count what the workers' requests use.
             journal: is told what becomes of the workers' reservations.
             apply: changes the fleet, and calls ``tell``.
             log_format: the form of the workers' log lines.
@@ -78,6 +82,8 @@ class Team:
         self._fleet = fleet
         self._corrections = corrections
         self._metrics = metrics
+        self._tenants = tenants
+        self._counter = Counter(tenants)
         self._journal = journal
         self._apply = apply
         self._log_format = log_format
@@ -98,13 +104,17 @@ class Team:
     async def starting(self, control: Control) -> AsyncIterator[None]:
         """Run the workers. They import what they need while we get ready ourselves, and then wait to be welcomed."""
         self._seats = [Seat(number, port, self._log_format, self) for number, port in enumerate(control.ports, 1)]
-        self._relays = {seat: Relay(self._metrics) for seat in self._seats}
+        self._relays = {seat: self.relay() for seat in self._seats}
         try:
             for seat in self._seats:
                 await self._children.adopt(seat)
             yield
         finally:
             await self._children.stop()
+
+    def relay(self) -> Relay:
+        """Return what counts what one worker has counted."""
+        return Relay(self._metrics, {"unauthenticated": self._tenants.unauthenticated})
 
     @contextlib.asynccontextmanager
     async def serving(self, control: Control, inflows: Inflows) -> AsyncIterator[None]:  # noqa: ARG002
@@ -195,6 +205,8 @@ class Team:
     def configure(self, config: Config) -> None:
         """Decide by ``config``, the first one or the one that was prepared last, from now on."""
         self._corrections.keep(pool.name for pool in config.pools)
+        # Before the workers go over: what is asked for by the new one finds its limits.
+        self._tenants.configure(config)
         first, self._config = not self._config, _as_json(config)
         self._prepared, self._in_force = None, self._number
         if first:
@@ -256,6 +268,8 @@ class Team:
             case messages.Abandoned(reservation_id):
                 seat.undelivered.discard(reservation_id)
                 self._journal.abandoned(reservation_id)
+            case messages.Asked() | messages.Withdrawn():
+                self._counter.received(seat, message)
             case messages.Counted(calls):
                 self._relays[seat].count(calls)
             case messages.Prepared(number):
@@ -271,6 +285,7 @@ class Team:
 
     def _reserved(self, seat: Seat, event: RequestReserved) -> None:
         reservation = event.reservation
+        self._counter.reserved(seat, reservation.id)
         self._apply(event)
         self._journal.reserved(event)
         if end := self._early_ends.pop(reservation.id, None):
@@ -280,8 +295,9 @@ class Team:
             seat.undelivered.add(reservation.id)
 
     def left(self, seat: Seat) -> None:
-        """Release what a worker had reserved for decisions that nobody will deliver."""
+        """Release what a worker had taken and reserved for decisions that nobody will deliver."""
         self._relays[seat].close()
+        self._counter.left(seat)
         undelivered, seat.undelivered = seat.undelivered, set()
         for reservation_id in undelivered:
             self._journal.abandoned(reservation_id)

@@ -21,6 +21,7 @@ from tidegate.runtime.decider import Decider
 from tidegate.runtime.workers import messages
 from tidegate.runtime.workers.channel import Channel
 from tidegate.runtime.workers.messages import ToWorker
+from tidegate.runtime.workers.remote_till import RemoteTill
 from tidegate.runtime.workers.tally import Tally
 from tidegate.telemetry.log import event
 from tidegate.tokens.correction import Corrections
@@ -54,6 +55,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._tally = Tally()
         self._corrections = Corrections()
+        self._till = RemoteTill(self._send, self._tally.unauthenticated)
         self._fleet = Fleet(1.0)
         self._channel: Channel[ToWorker] | None = None
         self._finished = False
@@ -74,7 +76,9 @@ class Worker:
         # In a thread: facts go on arriving.
         config = await asyncio.to_thread(_config, welcome.config)
         decider = Decider(
-            *(self._fleet, self._corrections, self._tally, Correlation().new_id, self), started_at=welcome.started_at
+            *(self._fleet, self._corrections, self._tally, Correlation().new_id, self),
+            started_at=welcome.started_at,
+            till=self._till,
         )
         with contextlib.closing(decider):
             decider.configure(config)
@@ -140,6 +144,8 @@ class Worker:
 
     def _receive(self, message: ToWorker) -> None:
         match message:
+            case messages.Answered(request_id, answer):
+                self._till.answered(request_id, answer)
             case messages.Taught(pool, model, counted, reported):
                 self._corrections.learn(pool, model, counted, reported)
             case messages.Prepare() | messages.Decide():
