@@ -63,6 +63,7 @@ EVERY_KEY: dict[str, Any] = {
     "unknown_paths": {"pool": "llama"},
     "session": {"header": "x-chat", "cookie": "sid", "body_field": "metadata.user_id"},
     "picker": {"health_port": 4, "max_held_bytes": 10_000_000, "drain_seconds": 5, "test_header": "obey"},
+    "agents": {"address": "10.0.0.2", "port": 18101, "tls": None, "insecure": True, "max_nodes": 50},
     "decision_log": {"file": "/var/lib/tidegate/decisions.jsonl", "sample": 0.5, "max_bytes": 2_000_000},
     "authentication": {"anonymous": None, "identity_header": None, "salt_prefixes": False},
     "tiers": [],
@@ -84,6 +85,7 @@ EVERY_KEY: dict[str, Any] = {
             "timeout_seconds": 600.0,
             "tokenizer": None,
             "kv_events": {"port": 6000, "replay_port": 6001, "topic": "kv@", "block_size": 32},
+            "vram": {"judged": "headroom", "kv_bytes_per_token": 70_272},
             "usage": "stream",
             "inject_usage": False,
             "endpoints": [
@@ -94,6 +96,8 @@ EVERY_KEY: dict[str, Any] = {
                     "models": ["llama-3"],
                     "max_running": 256,
                     "gpu": "h100",
+                    "node": "gpu-7.internal",
+                    "gpus": ["GPU-5a1c", "MIG-77"],
                     "kv_events_port": 6002,
                     "kv_events_replay_port": 6003,
                 }

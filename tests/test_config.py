@@ -134,13 +134,13 @@ def test_equal_addresses_are_written_alike() -> None:
             "pools.0.polices",
             (
                 "name, engine, models, adapters, policy, filters, scorers, lanes, destinations, retries, fail_open, "
-                "timeout_seconds, tokenizer, kv_events, usage, inject_usage, discovery, endpoints"
+                "timeout_seconds, tokenizer, kv_events, vram, usage, inject_usage, discovery, endpoints"
             ),
         ),
         ("pools.0.scorers.0.share", "name, weight"),
         (
             "pools.0.endpoints.0.port",
-            "address, weight, role, models, max_running, gpu, kv_events_port, kv_events_replay_port",
+            "address, weight, role, models, max_running, gpu, node, gpus, kv_events_port, kv_events_replay_port",
         ),
         ("decision_log.path", "file, sample, max_bytes"),
     ],

@@ -13,6 +13,7 @@ from tidegate.fleet.events import (
     BlocksStored,
     EvidenceReported,
     FleetEvent,
+    GpuMemoryReported,
     LoadReported,
     PoolsDeclared,
     RequestEnded,
@@ -146,7 +147,26 @@ class Judged(Message, frozen=True, tag=True):
     event: EvidenceReported
 
 
-Fact = Declared | Scraping | Reported | Unanswered | ReservedElsewhere | Ended | Stored | Removed | Cleared | Judged
+class HasMemory(Message, frozen=True, tag=True):
+    """See ``Declared``."""
+
+    now: float
+    event: GpuMemoryReported
+
+
+Fact = (
+    Declared
+    | Scraping
+    | Reported
+    | Unanswered
+    | ReservedElsewhere
+    | Ended
+    | Stored
+    | Removed
+    | Cleared
+    | Judged
+    | HasMemory
+)
 ToWorker = Welcome | Prepare | Decide | Taught | Stop | Fact
 
 _FACTS: Final = {
@@ -160,6 +180,7 @@ _FACTS: Final = {
     BlocksRemoved: Removed,
     BlocksCleared: Cleared,
     EvidenceReported: Judged,
+    GpuMemoryReported: HasMemory,
 }
 
 
