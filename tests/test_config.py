@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from tests.configurations import EVERY_KEY, EXAMPLE, changed, faults, parsed
 from tests.tokens.model_files import write
-from tidegate.config import Config, Endpoint, parse
+from tidegate.config import Config, Endpoint, Pool, parse
 from tidegate.config_control import Control
 from tidegate.scheduling import filters, pickers, scorers
 
@@ -118,10 +118,7 @@ def test_equal_addresses_are_written_alike() -> None:
         ("pool", ", ".join(Config.model_fields)),
         ("listener.prot", "address, port"),
         ("admin.path", "address, port"),
-        (
-            "control.port",
-            ", ".join(Control.model_fields),
-        ),
+        ("control.port", ", ".join(Control.model_fields)),
         ("envoy.binary", "admin_address, admin_port, concurrency"),
         (
             "limits.max",
@@ -131,17 +128,11 @@ def test_equal_addresses_are_written_alike() -> None:
             ),
         ),
         ("scrape.path", "interval_seconds, timeout_seconds, max_bytes"),
-        (
-            "pools.0.polices",
-            (
-                "name, engine, models, adapters, policy, filters, scorers, lanes, destinations, retries, fail_open, "
-                "timeout_seconds, tokenizer, kv_events, usage, inject_usage, objective, discovery, endpoints"
-            ),
-        ),
+        ("pools.0.polices", ", ".join(Pool.model_fields)),
         ("pools.0.scorers.0.share", "name, weight"),
         (
             "pools.0.endpoints.0.port",
-            "address, weight, role, models, max_running, gpu, kv_events_port, kv_events_replay_port",
+            "address, weight, role, models, max_running, gpu, node, gpus, kv_events_port, kv_events_replay_port",
         ),
         ("decision_log.path", "file, sample, max_bytes"),
     ],

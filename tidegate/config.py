@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 
 from tidegate import addresses, config_tenants, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
+from tidegate.config_agents import Agents, GpuUuid, Node, Vram, unguarded
 from tidegate.config_control import Control, nowhere
 from tidegate.config_discovery import Discovery
 from tidegate.config_kv_events import KvEvents, untold
@@ -95,6 +96,14 @@ class Endpoint(Section):
         None,
         description="What it runs on: how fast `predicted_latency` takes it for until its requests have shown it.",
     )
+    node: Node | None = Field(
+        None,
+        description="The GPU host that it runs on, by the name that its agent reports as; by default the one that is "
+        "named by its IP address.",
+    )
+    gpus: tuple[GpuUuid, ...] = Field(
+        (), max_length=64, description="The UUIDs of the GPUs there that it runs on; empty: all of the node's."
+    )
     kv_events_port: Port | None = Field(
         None, description="Where it publishes KV events, where that differs from its pool's `kv_events.port`."
     )
@@ -162,6 +171,7 @@ class Pool(Section):
         description="Where the engines publish what they cache, in vLLM's format; it then replaces what is guessed of "
         "their caches. Needs `tidegate[kv-events]`, and `tokenizer` for prompts that are text. Default: nowhere.",
     )
+    vram: Vram = Field(Vram(), description="How the VRAM that GPU agents report bounds a request.")
     usage: Literal["access_log", "stream"] = Field(
         "access_log",
         description="What reads token usage out of the answers. `access_log`: Envoy, and no byte passes through "
@@ -214,6 +224,7 @@ class Config(Section):
         json_schema_extra=_or_refuse,
     )
     session: Session = Field(Session(), description="By what a session is known.")
+    agents: Agents | None = Field(None, description="Where GPU agents report; default: nowhere.")
     picker: Picker = Field(Picker(), description="What `tidegate picker` does besides.")
     decision_log: DecisionLog = Field(DecisionLog(), description="Where decisions are recorded.")
     authentication: Authentication = Field(
@@ -233,6 +244,7 @@ class Config(Section):
     def _whole(self) -> "Config":
         """Check what no key can say alone; a line for each fault."""
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *nowhere(self.control), *_loops(self)]
+        faults += unguarded(self.agents)
         faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
         faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
         faults += senseless(self.routes, self.pools, self.unknown_paths.pool)
@@ -272,6 +284,8 @@ def _ports_taken_twice(config: Config) -> Iterator[str]:
     ]
     if config.picker.health_port is not None:
         listening.append(("picker.health_port", config.control.address, config.picker.health_port))
+    if config.agents is not None:
+        listening.append(("agents.port", config.agents.address, config.agents.port))
     for (first, one, port), (second, other, again) in itertools.combinations(listening, 2):
         if port == again and addresses.overlap(one, other):
             yield f"{second}: {addresses.joined(other, port)} is taken already by {first}; expected a port of its own"

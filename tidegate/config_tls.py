@@ -1,5 +1,7 @@
 """The part of the configuration that says how the connections between Envoy and the control plane are secured."""
 
+from typing import Self
+
 from pydantic import Field, ValidationInfo, model_validator
 
 from tidegate import certificates
@@ -20,22 +22,18 @@ class EnvoyTls(Section):
     )
 
 
-class Tls(Section):
-    """TLS with certificates on both sides, for decisions, discovery and the access log. Without it, none.
-
-    Tidegate reads its own files again before a handshake when they have changed.
-    """
+class ServerTls(Section):
+    """TLS with certificates on both sides. Tidegate reads its files again before a handshake when they have changed."""
 
     certificate: AbsolutePath = Field(description="Absolute path of Tidegate's certificate (PEM), with its chain.")
     key: AbsolutePath = Field(description="Absolute path of its key (PEM, without a passphrase).")
     client_ca: AbsolutePath = Field(
-        description="Absolute path of the authorities (PEM) that may have signed Envoy's certificate; a peer without "
+        description="Absolute path of the authorities (PEM) that may have signed a peer's certificate; a peer without "
         "one is refused."
     )
-    envoy: EnvoyTls = Field(description="What Envoy presents and accepts; files on Envoy's machine.")
 
     @model_validator(mode="after")
-    def _usable(self, info: ValidationInfo) -> "Tls":
+    def _usable(self, info: ValidationInfo) -> Self:
         if info.context != CHECKED:
             try:
                 certificates.server_context(self.files)
@@ -47,3 +45,16 @@ class Tls(Section):
     def files(self) -> certificates.Files:
         """Tidegate's own files."""
         return certificates.Files(self.certificate, self.key, self.client_ca)
+
+
+class Tls(ServerTls):
+    """TLS with certificates on both sides, for decisions, discovery and the access log. Without it, none.
+
+    Tidegate reads its own files again before a handshake when they have changed.
+    """
+
+    client_ca: AbsolutePath = Field(
+        description="Absolute path of the authorities (PEM) that may have signed Envoy's certificate; a peer without "
+        "one is refused."
+    )
+    envoy: EnvoyTls = Field(description="What Envoy presents and accepts; files on Envoy's machine.")

@@ -18,7 +18,7 @@ from tidegate.config_discovery import KubernetesSource
 from tidegate.discovery import kubernetes
 from tidegate.discovery.contract import Backoff
 from tidegate.discovery.kubernetes import Kubernetes
-from tidegate.discovery.kubernetes_objects import Table, pods
+from tidegate.discovery.kubernetes_objects import Table, pods, slices
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +67,19 @@ async def test_labels_say_engine_role_and_gpu(api: KubernetesApi) -> None:
         await told.until(lambda: told.passes > 0)
         (one,) = told.known.values()
         assert (one.engine, one.endpoint.role, one.endpoint.gpu) == ("sglang", "decode", "h200")
+
+
+def test_the_node_of_a_pod_is_where_its_gpus_are() -> None:
+    read = pods("ml", [8000])
+    placed = {**pod("a", "10.0.0.1"), "spec": {"nodeName": "gpu-7"}}
+    assert [found.endpoint.node for found in read(msgspec.json.encode(placed)).values()] == ["gpu-7"]
+    assert [found.endpoint.node for found in read(msgspec.json.encode(pod("a", "10.0.0.1"))).values()] == [""]
+
+
+def test_so_is_that_of_an_endpoint_in_a_slice() -> None:
+    known, unknown = {"addresses": ["10.0.0.1"], "nodeName": "gpu-7"}, {"addresses": ["10.0.0.2"]}
+    found = slices("ml", 8000)(msgspec.json.encode(endpoint_slice("s", "llm", known, unknown)))
+    assert [one.endpoint.node for one in found.values()] == ["gpu-7", ""]
 
 
 async def test_a_deletion_that_a_broken_watch_missed_is_found_by_the_next_list(api: KubernetesApi) -> None:

@@ -16,6 +16,15 @@ def test_labels_say_role_engine_gpu_weight_batch_and_models() -> None:
     assert found("10.0.0.1:1", labels, "t/") == Found(spec, "sglang")
 
 
+def test_labels_say_the_node_and_its_gpus() -> None:
+    labels = {"node": "gpu-7.internal", "gpus": "GPU-1, GPU-2,,no uuid"}
+    spec = EndpointSpec("10.0.0.1:1", node="gpu-7.internal", gpus=("GPU-1", "GPU-2"))
+    assert found("10.0.0.1:1", labels, "").endpoint == spec
+    assert found("10.0.0.1:1", {}, "", node="gpu-8").endpoint.node == "gpu-8"
+    assert found("10.0.0.1:1", labels, "", node="gpu-8").endpoint.node == "gpu-7.internal"
+    assert found("10.0.0.1:1", {"node": "not a node"}, "").endpoint.node == ""
+
+
 def test_a_label_that_means_nothing_says_nothing() -> None:
     labels = {"role": "cook", "engine": "steam", "gpu": "abacus", "weight": "-1", "max-running": "many"}
     assert found("10.0.0.1:1", labels, "", weight=3) == Found(EndpointSpec("10.0.0.1:1", 3))

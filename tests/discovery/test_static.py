@@ -25,10 +25,18 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
                 "llama",
                 "sglang",
                 ("llama-*", "meta/*"),
-                (EndpointSpec("[fd00::1]:8000", 10, "decode", ("llama-3",), 256, gpu="h100"),),
+                (
+                    EndpointSpec(
+                        *("[fd00::1]:8000", 10, "decode", ("llama-3",), 256, "h100"),
+                        node="gpu-7.internal",
+                        gpus=("GPU-5a1c", "MIG-77"),
+                    ),
+                ),
                 ("sql-*",),
                 reckons=True,  # it has lanes
                 told=True,
+                vram="headroom",
+                kv_bytes_per_token=70_272,
             ),
             PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),), reckons=True),
         )

@@ -12,6 +12,7 @@ from tidegate.fleet.events import (
     BlocksRemoved,
     BlocksStored,
     FleetEvent,
+    GpuMemoryReported,
     LoadReported,
     PoolsDeclared,
     RequestEnded,
@@ -24,6 +25,7 @@ from tidegate.fleet.health import Reachability
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
+from tidegate.fleet.vram import GpuMemory
 
 LEASE = 45.0
 ADDRESSES = st.sampled_from([A, B, C, "[fd00::1]:80"])
@@ -67,6 +69,7 @@ EVENTS: st.SearchStrategy[FleetEvent] = st.one_of(
     st.builds(BlocksStored, ADDRESSES, CHAINS, st.integers(0, 500)),
     st.builds(BlocksRemoved, ADDRESSES, CHAINS),
     st.builds(BlocksCleared, ADDRESSES),
+    st.builds(GpuMemoryReported, ADDRESSES, st.builds(GpuMemory, TOKENS, TOKENS, st.floats(0.0, 20.0))),
     st.builds(RequestProgressed, IDS),
     st.builds(RequestEnded, IDS, st.none() | TOKENS, SECONDS, SECONDS, st.none() | TOKENS, st.booleans()),
 )

@@ -68,6 +68,7 @@ def candidate(
     waiting: float | None = None,
     kv_usage: float | None = None,
     kv_capacity: float | None = None,
+    vram_room: float | None = None,
     cached: int = 0,
     adapters: Adapters | None = None,
     max_running: int | None = None,
@@ -93,6 +94,7 @@ def candidate(
         models=models,
         max_running=max_running,
         adapters=adapters,
+        vram_room_tokens=vram_room,
         cached_tokens=cached,
     )
 
@@ -111,6 +113,7 @@ def candidates() -> st.SearchStrategy[list[EndpointView]]:
             waiting=st.none() | st.floats(0.0, 1e6),
             kv_usage=st.none() | st.floats(0.0, 1.0),
             kv_capacity=st.none() | st.floats(0.0, 1e9),
+            vram_room=st.none() | st.floats(0.0, 1e9),
             cached=st.integers(0, 10**7),
             adapters=st.none() | st.builds(Adapters, NAMED, NAMED, st.none() | st.floats(0.0, 8.0)),
             max_running=st.none() | st.integers(1, 100),

@@ -82,7 +82,8 @@ def parse(text: bytes, health: str) -> Reset:
             continue
         weights = service.weights or _Weights()
         weight = weights.passing if rank == 0 else weights.warning
-        found[f"{instance.node.node}/{service.id}"] = labels.found(place, service.meta or {}, META, weight)
+        host = instance.node.node
+        found[f"{host}/{service.id}"] = labels.found(place, service.meta or {}, META, weight, host)
     return Reset(found)
 
 

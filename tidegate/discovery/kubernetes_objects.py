@@ -40,8 +40,13 @@ class _PodStatus(msgspec.Struct):
     conditions: list[_Condition] | None = None
 
 
+class _PodPlacement(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+
+
 class _Pod(msgspec.Struct):
     metadata: Meta
+    spec: _PodPlacement = msgspec.field(default_factory=_PodPlacement)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
 
@@ -50,8 +55,9 @@ class _EndpointConditions(msgspec.Struct):
     terminating: bool | None = None
 
 
-class _Endpoint(msgspec.Struct):
+class _Endpoint(msgspec.Struct, rename="camel"):
     addresses: list[str]
+    node_name: str | None = None
     conditions: _EndpointConditions | None = None
 
 
@@ -132,7 +138,7 @@ def pods(namespace: str, ports: Sequence[int]) -> Read:
         ready = any(one.type == "Ready" and one.status == "True" for one in status.conditions or ())
         if meta.namespace != namespace or meta.deletion_timestamp or not (ready and status.pod_ip):
             return {}
-        return _each(meta, [status.pod_ip], ports)
+        return _each(meta, [status.pod_ip], ports, pod.spec.node_name)
 
     return read
 
@@ -154,13 +160,13 @@ def slices(namespace: str, port: int | None) -> Read:
         for endpoint in one.endpoints or ():
             conditions = endpoint.conditions or _EndpointConditions()
             if conditions.ready is not False and not conditions.terminating:
-                found |= _each(one.metadata, endpoint.addresses[:1], wanted)
+                found |= _each(one.metadata, endpoint.addresses[:1], wanted, endpoint.node_name)
         return found
 
     return read
 
 
-def _each(meta: Meta, hosts: Iterable[str], ports: Iterable[int]) -> dict[str, Found]:
+def _each(meta: Meta, hosts: Iterable[str], ports: Iterable[int], node: str | None) -> dict[str, Found]:
     found: dict[str, Found] = {}
     for host in hosts:
         for port in ports:
@@ -168,7 +174,7 @@ def _each(meta: Meta, hosts: Iterable[str], ports: Iterable[int]) -> dict[str, F
                 place = addresses.ip_and_port(addresses.joined(addresses.ip(host), port))
             except ValueError:
                 continue
-            found[f"{meta.uid}/{place}"] = labels.found(place, meta.labels or {}, PREFIX)
+            found[f"{meta.uid}/{place}"] = labels.found(place, meta.labels or {}, PREFIX, node=node or "")
     return found
 
 

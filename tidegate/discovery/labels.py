@@ -7,26 +7,31 @@ import re
 from collections.abc import Mapping
 from typing import get_args
 
+from tidegate import config_agents
 from tidegate.config_values import Engine
 from tidegate.discovery.contract import Found
 from tidegate.fleet import gpu
 from tidegate.fleet.endpoint import EndpointSpec
 
 MAX_WEIGHT, MAX_RUNNING, MAX_MODELS, MAX_PRODUCT = 1000, 100_000, 100, 100
+MAX_GPUS = 64
+NODE, GPU = re.compile(config_agents.NODE, re.ASCII), re.compile(config_agents.GPU, re.ASCII)
 ROLES, ENGINES = frozenset({"both", "prefill", "decode"}), frozenset(get_args(Engine))
 
 
-def found(address: str, labels: Mapping[str, str], prefix: str, weight: int = 1) -> Found:
+def found(address: str, labels: Mapping[str, str], prefix: str, weight: int = 1, node: str = "") -> Found:
     """Return the endpoint at ``address``, as ``labels`` that begin with ``prefix`` describe it.
 
-    They are ``role``, ``engine``, ``gpu``, ``weight`` (``weight`` where none says it), ``max-running``, and ``models``,
-    whose names are separated by commas.
+    They are ``role``, ``engine``, ``gpu``, ``weight`` (``weight`` where none says it), ``max-running``, ``node``
+    (likewise), and ``gpus`` and ``models``, whose names are separated by commas.
     """
 
     def said(name: str) -> str:
         return labels.get(f"{prefix}{name}", "").strip()
 
     role, engine = said("role"), said("engine")
+    gpus = tuple(uuid for part in said("gpus").split(",")[:MAX_GPUS] if GPU.fullmatch(uuid := part.strip()))
+    host = said("node") or node
     models = tuple(name for model in said("models").split(",")[:MAX_MODELS] if (name := model.strip()))
     return Found(
         EndpointSpec(
@@ -36,6 +41,8 @@ def found(address: str, labels: Mapping[str, str], prefix: str, weight: int = 1)
             models,
             number(said("max-running"), MAX_RUNNING),
             gpu_class(said("gpu")),
+            host if NODE.fullmatch(host) else "",
+            gpus,
         ),
         engine if engine in ENGINES else "",
     )

@@ -3,6 +3,7 @@
 from tidegate.config import Config, Endpoint
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
+from tidegate.fleet.kv_bytes import expected
 from tidegate.scheduling import pickers
 from tidegate.scheduling.lanes import Lane
 from tidegate.scheduling.policy import Policy
@@ -20,6 +21,8 @@ def declared(config: Config) -> PoolsDeclared:
                 adapters=pool.adapters,
                 reckons=pickers.learns(pool.policy) or bool(pool.lanes) or pool.objective.ttft_seconds is not None,
                 told=pool.kv_events is not None,
+                vram=pool.vram.judged,
+                kv_bytes_per_token=pool.vram.kv_bytes_per_token or expected(pool.models),
             )
             for pool in config.pools
         )
@@ -35,6 +38,8 @@ def specified(endpoint: Endpoint) -> EndpointSpec:
         models=endpoint.models,
         max_running=endpoint.max_running,
         gpu=endpoint.gpu or "",
+        node=endpoint.node or "",
+        gpus=endpoint.gpus,
     )
 
 

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from tidegate.fleet.gpu import KV_BYTES_PER_TOKEN
+from tidegate.fleet.vram import Judged
+
 
 @dataclass(frozen=True, slots=True)
 class EndpointSpec:
@@ -14,6 +17,8 @@ class EndpointSpec:
         models: the names it serves, of those of its pool; empty when it serves them all.
         max_running: the most requests in its batch; ``None`` when that is not known.
         gpu: what it runs on, a name of ``gpu.PRIORS``; empty when nobody said.
+        node: the GPU host that it runs on, by the name that its agent reports as; empty when nobody said.
+        gpus: the UUIDs of the GPUs there that it runs on; empty for all of them.
     """
 
     address: str
@@ -22,6 +27,8 @@ class EndpointSpec:
     models: tuple[str, ...] = ()
     max_running: int | None = None
     gpu: str = ""
+    node: str = ""
+    gpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,8 @@ class PoolSpec:
         reckons: what the endpoints work on, and how fast, is reckoned; it costs a tenth of a request's time, and few
             policies read it.
         told: its engines say themselves what they cache, so nothing is guessed of it.
+        vram: how the VRAM of its endpoints is judged.
+        kv_bytes_per_token: bytes that the KV cache of one token takes.
     """
 
     name: str
@@ -46,3 +55,5 @@ class PoolSpec:
     adapters: tuple[str, ...] = ()
     reckons: bool = True
     told: bool = False
+    vram: Judged = "auto"
+    kv_bytes_per_token: int = KV_BYTES_PER_TOKEN

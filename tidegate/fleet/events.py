@@ -12,6 +12,7 @@ from tidegate.fleet.evidence import Ending, Evidence
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
+from tidegate.fleet.vram import GpuMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,14 @@ class EvidenceReported:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuMemoryReported:
+    """An agent said how much VRAM there is where the endpoint at ``address`` runs."""
+
+    address: str
+    memory: GpuMemory
+
+
+@dataclass(frozen=True, slots=True)
 class BlocksStored:
     """The engine at ``address`` says that it keeps these blocks of prompts, of ``block_tokens`` tokens each.
 
@@ -142,6 +151,7 @@ FleetEvent = (
     | BlocksRemoved
     | BlocksCleared
     | EvidenceReported
+    | GpuMemoryReported
 )
 
 

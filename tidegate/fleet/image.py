@@ -8,6 +8,7 @@ from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.output_lengths import LengthsImage
 from tidegate.fleet.rates import ScaleImage
+from tidegate.fleet.vram import UNKNOWN, Vram
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class MemberImage:
     foreign: float | None
     rates: tuple[ScaleImage, ScaleImage]
     told: tuple[int, ...] = ()
+    vram: Vram = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

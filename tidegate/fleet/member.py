@@ -12,6 +12,8 @@ from tidegate.fleet.output_lengths import PoolOutputLengths
 from tidegate.fleet.prefix_index import PrefixIndex
 from tidegate.fleet.prefix_match import PrefixTokens
 from tidegate.fleet.view import Adapters, EndpointView, PoolView
+from tidegate.fleet.vram import UNKNOWN as VRAM_UNKNOWN
+from tidegate.fleet.vram import preallocated
 from tidegate.fleet.work import Load, Work, load
 
 PRIOR_REQUEST_TOKENS = 1000.0
@@ -41,6 +43,7 @@ class Member:
         adapters: LoRA adapters there, by the last report; ``None`` when that did not say.
         prefixes: where it is noted what its cache holds.
         told: what its cache holds is what its engine says, and nothing else is taken for a sign of it.
+        vram: what its GPU agent says of its VRAM.
         work: what it is working on, and how fast.
         shown: as readers saw it last, without what is cached of a prompt; ``None`` since something happened to it.
         shown_until: until when, in seconds, that will do.
@@ -63,6 +66,7 @@ class Member:
         "shown_until",
         "spec",
         "told",
+        "vram",
         "warm",
         "work",
     )
@@ -71,6 +75,7 @@ class Member:
         self.spec = spec
         self.prefixes = prefixes
         self.told = False
+        self.vram = VRAM_UNKNOWN
         self.adapters: Adapters | None = None
         self.work = Work(prior(spec.gpu))
         self.connections = ConnectionRecord()
@@ -103,6 +108,7 @@ class Member:
     def take(self, report: EngineReport, foreign: float | None, now: float) -> None:
         """Take in ``report`` of ``now`` (seconds), with the ``foreign`` requests that it shows."""
         if restarted(self.report, report):
+            self.vram = self.vram.unloaded()
             self.work.restarted()
             self.presume_empty()
         if report.kv_capacity_tokens != self.report.kv_capacity_tokens:
@@ -223,10 +229,18 @@ class PoolState:
             backlog,
             busy,
             failing,
+            None if member.vram.memory is None else self._vram_room(member, inflight, now),
             0,
         )
         member.shown = shown = _NEW(EndpointView, fields)
         return shown
+
+    def _vram_room(self, member: Member, inflight: Inflight, now: float) -> float | None:
+        spec = self.spec
+        if spec.vram == "ignore":
+            return None
+        set_aside = preallocated(spec.vram, spec.engine, member.report.kv_capacity_tokens)
+        return member.vram.room(inflight.tokens, spec.kv_bytes_per_token, now, preallocated=set_aside)
 
     def judge_anew(self) -> None:
         """Work out anew who is to be ejected."""

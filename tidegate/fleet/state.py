@@ -11,6 +11,7 @@ from tidegate.fleet.events import (
     EvidenceReported,
     FleetChange,
     FleetEvent,
+    GpuMemoryReported,
     LoadReported,
     MembershipChanged,
     PoolsDeclared,
@@ -177,6 +178,7 @@ class Fleet:
                     member.foreign,
                     member.work.rates.image(),
                     tuple(member.prefixes.held(address)) if member.told else (),
+                    member.vram,
                 )
                 for address, member in self._endpoints.items()
             ),
@@ -204,7 +206,7 @@ class Fleet:
             member.work.rates.restore(known.rates, known.report.kv_capacity_tokens)
             member.prefixes.resize(known.address, known.report.kv_capacity_tokens)
             member.prefixes.hold(known.address, known.told[::-1], 1)
-            member.shown = None
+            member.vram, member.shown = known.vram, None
         for reservation in sorted(image.reservations, key=lambda one: one.reserved_at):
             self._work_on(reservation, reservation.reserved_at)
             self.ledger.reserve(reservation, now)
@@ -276,6 +278,8 @@ class Fleet:
         member = self._endpoints.get(event.address)
         if member is None:
             return
+        if event.unreachable:
+            member.vram = member.vram.unloaded()
         before = member.connections.state
         changed = member.connections.failed() if event.unreachable else member.connections.succeeded()
         if changed:
@@ -357,6 +361,15 @@ class Fleet:
     def _(self, event: EvidenceReported, now: float) -> Iterable[FleetChange]:
         if member := self._endpoints.get(event.address):
             member.evidence[event.evidence.source] = (event.evidence, now)
+        return ()
+
+    @_apply.register
+    def _(self, event: GpuMemoryReported, now: float) -> Iterable[FleetChange]:
+        if member := self._endpoints.get(event.address):
+            loaded = member.connections.failures == 0 and member.reported_at is not None
+            loaded = loaded and now - (member.reported_at or 0.0) <= self._stale_after
+            own = self.ledger.inflight(event.address).tokens
+            member.vram, member.shown = member.vram.taken(event.memory, own, now, loaded=loaded), None
         return ()
 
 

@@ -50,6 +50,7 @@ class EndpointView(NamedTuple):
         backlog: prompt tokens that we sent there and that are not prefilled yet, as far as can be reckoned.
         busy: the share of its time, 0 to 1, that prefill took of late.
         failing: the share of requests, 0 to 1, that failed there of late.
+        vram_room_tokens: tokens of context for which there is room in the VRAM; ``None`` where that is no reason.
         cached_tokens: tokens of the prompt at hand that it probably has in its KV cache; the last field, because it is
             the only one that differs from request to request.
     """
@@ -76,6 +77,7 @@ class EndpointView(NamedTuple):
     backlog: float = 0.0
     busy: float = 0.0
     failing: float = 0.0
+    vram_room_tokens: float | None = None
     cached_tokens: int = 0
 
     @property

@@ -5,10 +5,10 @@ import ssl
 import grpc
 
 from tidegate.certificates import Newest, Pem
-from tidegate.config_tls import Tls
+from tidegate.config_tls import ServerTls
 
 
-def for_asyncio(tls: Tls) -> ssl.SSLContext:
+def for_asyncio(tls: ServerTls) -> ssl.SSLContext:
     """Return a context for asyncio's servers.
 
     Raises:
@@ -26,7 +26,7 @@ def for_asyncio(tls: Tls) -> ssl.SSLContext:
     return first
 
 
-def for_grpc(tls: Tls) -> grpc.ServerCredentials:
+def for_grpc(tls: ServerTls) -> grpc.ServerCredentials:
     """Return the same for gRPC's servers.
 
     Raises:

@@ -19,11 +19,13 @@ class Claim(NamedTuple):
 
 def of_control_plane(config: Config) -> list[Claim]:
     """Return the ports that the control plane of ``config`` binds."""
-    control = config.control
+    control, agents = config.control, config.agents
+    reports = [] if agents is None else [Claim("GPU agents (agents.port)", agents.address, agents.port)]
     return [
         Claim("metrics and health (admin.port)", config.admin.address, config.admin.port),
         Claim("discovery (control.xds_port)", control.address, control.xds_port),
         *(Claim("decisions (control.ext_proc_port)", control.address, port) for port in control.ports),
+        *reports,
     ]
 
 

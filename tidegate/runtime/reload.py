@@ -15,7 +15,7 @@ logger = logging.getLogger("tidegate.config")
 POLL_SECONDS = 0.5
 """Pause between two looks at the file. Its bytes are compared, not its times: a Kubernetes ConfigMap swaps a link."""
 
-FIXED = ("admin", "control", "decision_log", "envoy", "scrape")
+FIXED = ("admin", "agents", "control", "decision_log", "envoy", "scrape")
 """Sections that cannot change while the process runs: sockets that others were told of, the scraper's rhythm, an open
 file."""
 

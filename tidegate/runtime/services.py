@@ -20,7 +20,7 @@ from extproc.transport import Begin, Observer, OneDecision
 from tidegate import addresses
 from tidegate.config import MAX_BODY_BYTES
 from tidegate.config_control import Control
-from tidegate.config_tls import Tls
+from tidegate.config_tls import ServerTls
 from tidegate.runtime import credentials
 
 STOP_SECONDS = 1.0
@@ -87,7 +87,7 @@ async def grpc_server(
     handlers: tuple[grpc.GenericRpcHandler, ...],
     grace: float,
     health: Health | None = None,
-    tls: Tls | None = None,
+    tls: ServerTls | None = None,
 ) -> AsyncIterator[None]:
     """Run a gRPC server with ``handlers`` and the standard health service, which says what ``health`` does.
 

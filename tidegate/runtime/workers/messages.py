@@ -13,6 +13,7 @@ from tidegate.fleet.events import (
     BlocksStored,
     EvidenceReported,
     FleetEvent,
+    GpuMemoryReported,
     LoadReported,
     PoolsDeclared,
     RequestEnded,
@@ -157,7 +158,26 @@ class Answered(Message, frozen=True, tag=True):
     answer: Answer | None
 
 
-Fact = Declared | Scraping | Reported | Unanswered | ReservedElsewhere | Ended | Stored | Removed | Cleared | Judged
+class HasMemory(Message, frozen=True, tag=True):
+    """See ``Declared``."""
+
+    now: float
+    event: GpuMemoryReported
+
+
+Fact = (
+    Declared
+    | Scraping
+    | Reported
+    | Unanswered
+    | ReservedElsewhere
+    | Ended
+    | Stored
+    | Removed
+    | Cleared
+    | Judged
+    | HasMemory
+)
 ToWorker = Welcome | Prepare | Decide | Taught | Stop | Answered | Fact
 
 _FACTS: Final = {
@@ -171,6 +191,7 @@ _FACTS: Final = {
     BlocksRemoved: Removed,
     BlocksCleared: Cleared,
     EvidenceReported: Judged,
+    GpuMemoryReported: HasMemory,
 }
 
 
