@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tidegate.fleet.breaker import BreakerRules
+
 
 @dataclass(frozen=True, slots=True)
 class EndpointSpec:
@@ -37,6 +39,7 @@ class PoolSpec:
         reckons: what the endpoints work on, and how fast, is reckoned; it costs a tenth of a request's time, and few
             policies read it.
         told: its engines say themselves what they cache, so nothing is guessed of it.
+        breaker: by what endpoints that fail their requests are left alone; ``None``: they are not.
     """
 
     name: str
@@ -46,3 +49,4 @@ class PoolSpec:
     adapters: tuple[str, ...] = ()
     reckons: bool = True
     told: bool = False
+    breaker: BreakerRules | None = None

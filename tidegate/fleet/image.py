@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tidegate.fleet.breaker import Breaker
 from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.ledger import Reservation
@@ -27,6 +28,7 @@ class MemberImage:
     foreign: float | None
     rates: tuple[ScaleImage, ScaleImage]
     told: tuple[int, ...] = ()
+    breaker: Breaker | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from tidegate.fleet.breaker import Circuit
 from tidegate.fleet.gpu import Pace, prior
 from tidegate.fleet.health import Reachability
 
@@ -50,6 +51,7 @@ class EndpointView(NamedTuple):
         backlog: prompt tokens that we sent there and that are not prefilled yet, as far as can be reckoned.
         busy: the share of its time, 0 to 1, that prefill took of late.
         failing: the share of requests, 0 to 1, that failed there of late.
+        circuit: what its breaker says: whether requests may go there.
         cached_tokens: tokens of the prompt at hand that it probably has in its KV cache; the last field, because it is
             the only one that differs from request to request.
     """
@@ -76,6 +78,7 @@ class EndpointView(NamedTuple):
     backlog: float = 0.0
     busy: float = 0.0
     failing: float = 0.0
+    circuit: Circuit = Circuit.CLOSED
     cached_tokens: int = 0
 
     @property
