@@ -59,6 +59,15 @@ def restarted(before: EngineReport, after: EngineReport) -> bool:
     return any(was is not None and is_now is not None and is_now < was for was, is_now in counters)
 
 
+def advanced(before: EngineReport, after: EngineReport) -> bool:
+    """Return whether the engine got on with tokens between two of its reports."""
+    counters = (
+        (before.prompt_tokens_total, after.prompt_tokens_total),
+        (before.generation_tokens_total, after.generation_tokens_total),
+    )
+    return any(was is not None and is_now is not None and is_now > was for was, is_now in counters)
+
+
 def foreign_requests(report: EngineReport, own_at_report: int) -> float | None:
     """Return how many requests of others the engine was holding, as far as it says; ``None`` when it does not say.
 

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.fleet.endpoint import PoolSpec
-from tidegate.fleet.events import LoadReported, PoolsDeclared, RequestEnded, ScrapeFailed, ScrapeStarted
+from tidegate.fleet.events import (
+    LoadReported,
+    PoolsDeclared,
+    RequestEnded,
+    ScrapeFailed,
+    ScrapeStarted,
+    TimePassed,
+)
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling import pickers
@@ -30,6 +37,9 @@ POOL = "simulated"
 MODEL = "simulated"
 _LEASE_SECONDS = 1e12
 """Live, the access log's periodic entries renew the leases; here, every end is reported."""
+
+TICK_SECONDS = 1.0
+"""How often it is looked whether what holds for a time is over, as live."""
 
 
 def policies() -> tuple[str, ...]:
@@ -113,6 +123,7 @@ class Simulation:
         for fault in self._conditions.faults:
             self._at(fault.at, self._begin_fault, fault)
         self._at(0.0, self._sample, None)
+        self._at(TICK_SECONDS, self._tick, None)
         events, told = self._events, 0
         while events and self._left:
             self.now, _, call, argument = heapq.heappop(events)
@@ -250,6 +261,10 @@ class Simulation:
 
     def _reported(self, what: tuple[str, EngineReport]) -> None:
         self._fleet.apply(LoadReported(*what), self.now)
+
+    def _tick(self, _: None) -> None:
+        self._fleet.apply(TimePassed(), self.now)
+        self._at(self.now + TICK_SECONDS, self._tick, None)
 
     def _sample(self, _: None) -> None:
         """Look at the true state of all engines, for the report."""
