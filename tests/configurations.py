@@ -90,6 +90,19 @@ EVERY_KEY: dict[str, Any] = {
             "usage": "stream",
             "inject_usage": False,
             "objective": {"ttft_seconds": 2.5, "waiting": 8.0},
+            "checks": [
+                {
+                    "name": "http",
+                    "interval_seconds": 1.0,
+                    "timeout_seconds": 2.0,
+                    "fall": 4,
+                    "rise": 1,
+                    "path": "/ready",
+                    "status": 204,
+                    "model": None,
+                    "still_seconds": 20.0,
+                }
+            ],
             "endpoints": [
                 {
                     "address": "[fd00::1]:8000",

@@ -7,6 +7,7 @@ others have put there.
 
 import math
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,20 @@ class EngineReport:
     max_adapters: float | None = None
     running_adapters: frozenset[str] | None = None
     waiting_adapters: frozenset[str] | None = None
+
+
+class AtWork(NamedTuple):
+    """What is known of the work at one endpoint.
+
+    Attributes:
+        requests: requests of ours there.
+        prefill_seconds: how long their prompts take at its pace, one after the other and nothing of them cached.
+        report: what its engine said last; empty where that is too old, or it never did.
+    """
+
+    requests: int
+    prefill_seconds: float
+    report: EngineReport
 
 
 def plausible(report: EngineReport) -> EngineReport:

@@ -30,8 +30,8 @@ from tidegate.fleet.evidence import Ending, Evidence
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.image import FleetImage, PoolImage
 from tidegate.fleet.ledger import Ledger, Reservation
-from tidegate.fleet.load import advanced, foreign_requests, plausible
-from tidegate.fleet.member import Member, PoolState
+from tidegate.fleet.load import AtWork, advanced, foreign_requests, plausible
+from tidegate.fleet.member import UNKNOWN, Member, PoolState
 from tidegate.fleet.prefix_match import PrefixMatch, PrefixTokens
 from tidegate.fleet.view import PoolView
 
@@ -173,6 +173,16 @@ class Fleet:
     def views(self, now: float) -> tuple[PoolView, ...]:
         """Return all pools as they are at ``now`` (seconds)."""
         return tuple(self.view(name, now) for name in self._pools)
+
+    def at_work(self, address: str, now: float) -> AtWork:
+        """Return what is known at ``now`` (seconds) of the work at ``address``; nothing of one that is no member."""
+        member, inflight = self._endpoints.get(address), self.ledger.inflight(address)
+        if member is None:
+            return AtWork(inflight.requests, 0.0, UNKNOWN)
+        reported_at = member.reported_at
+        fresh = reported_at is not None and now - reported_at <= self._stale_after
+        seconds = inflight.prompt_tokens * member.work.rates.pace.prefill_seconds
+        return AtWork(inflight.requests, seconds, member.report if fresh else UNKNOWN)
 
     def image(self) -> FleetImage:
         """Return all of it as plain data."""
