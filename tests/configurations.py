@@ -90,6 +90,16 @@ EVERY_KEY: dict[str, Any] = {
             "usage": "stream",
             "inject_usage": False,
             "objective": {"ttft_seconds": 2.5, "waiting": 8.0},
+            "breaker": {
+                "enabled": False,
+                "consecutive": 3,
+                "share": 0.25,
+                "volume": 50,
+                "window_seconds": 10.0,
+                "open_seconds": 1.0,
+                "max_open_seconds": 60.0,
+                "successes": 1,
+            },
             "checks": [
                 {
                     "name": "http",

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from tidegate import addresses, config_tenants, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
 from tidegate.config_agents import Agents, GpuUuid, Node, Vram, unguarded
+from tidegate.config_breaker import Breaker
 from tidegate.config_checks import DEFAULT_CHECKS, Check, unasked
 from tidegate.config_control import Control, nowhere
 from tidegate.config_discovery import Discovery
@@ -187,6 +188,7 @@ class Pool(Section):
         "`stream`, false with `access_log`.",
     )
     objective: Objective = Field(Objective(), description="What the pool is meant to keep.")
+    breaker: Breaker = Field(Breaker(), description="When an endpoint that fails its requests is left alone.")
     checks: tuple[Check, ...] = Field(
         DEFAULT_CHECKS, max_length=5, description="How the engines are asked how they are, each in its own way once."
     )

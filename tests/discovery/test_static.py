@@ -7,6 +7,7 @@ import yaml
 from tests.configurations import EVERY_KEY, EXAMPLE, changed, parsed
 from tidegate.config import parse
 from tidegate.discovery.static import declared, policies
+from tidegate.fleet.breaker import BreakerRules
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import MembershipChanged, PoolsDeclared
 from tidegate.fleet.state import Fleet

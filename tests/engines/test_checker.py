@@ -140,26 +140,33 @@ async def test_of_a_pool_one_endpoint_at_a_time_is_asked_for_a_token() -> None:
         raise ConnectionResetError
 
     settings = check(name="inference", interval_seconds=0.05, timeout_seconds=1.0)
-    async with serving(handler) as one, serving(handler) as two:
-        async with checking([one.address, two.address], settings) as (_, record):
-            await record.until(one.address, Verdict.FAILED, "inference")
-            await record.until(two.address, Verdict.FAILED, "inference")
+    async with (
+        serving(handler) as one,
+        serving(handler) as two,
+        checking([one.address, two.address], settings) as (_, record),
+    ):
+        await record.until(one.address, Verdict.FAILED, "inference")
+        await record.until(two.address, Verdict.FAILED, "inference")
+
     assert set(at_once) == {1}
 
 
 async def test_nothing_more_is_said_of_one_that_is_gone_and_one_that_stays_keeps_its_count() -> None:
-    async with serving(answering("ok")) as one, serving(answering("ok")) as two:
-        async with checking([one.address, two.address], http()) as (checker, record):
-            await record.until(one.address, Verdict.SOUND)
-            await record.until(two.address, Verdict.SOUND)
-            checker.watch(subjects([one.address], http()))
-            two.heads.clear()
-            await record.found("http", "passed", len(record.findings) + 5)
-            assert two.heads == []
-            assert [state.address for state in checker.states()] == [one.address]
-            checker.watch(subjects([one.address], http(path="/other")))
-            await record.found("http", "passed", len(record.findings) + 3)
-            assert one.heads[-1].startswith("GET /other ")
+    async with (
+        serving(answering("ok")) as one,
+        serving(answering("ok")) as two,
+        checking([one.address, two.address], http()) as (checker, record),
+    ):
+        await record.until(one.address, Verdict.SOUND)
+        await record.until(two.address, Verdict.SOUND)
+        checker.watch(subjects([one.address], http()))
+        two.heads.clear()
+        await record.found("http", "passed", len(record.findings) + 5)
+        assert two.heads == []
+        assert [state.address for state in checker.states()] == [one.address]
+        checker.watch(subjects([one.address], http(path="/other")))
+        await record.found("http", "passed", len(record.findings) + 3)
+        assert one.heads[-1].startswith("GET /other ")
 
 
 async def test_whoever_takes_the_evidence_cannot_end_the_checks() -> None:
@@ -191,13 +198,15 @@ async def test_a_frozen_core_answers_its_page_and_is_found_by_its_requests() -> 
 
 
 async def test_a_busy_engine_that_answers_late_has_not_failed() -> None:
-    async with serving(sending(then="hang")) as server:
-        async with checking([server.address], http(timeout_seconds=0.05)) as (_, record):
-            record.standing[server.address] = Standing(inflight=200, moved=True, counted=True)
-            await record.found("http", "busy", 5)
-            assert not record.said.get((server.address, "http"))
-            record.standing[server.address] = Standing(inflight=200, still_seconds=12.0)
-            await record.until(server.address, Verdict.FAILED)
+    async with (
+        serving(sending(then="hang")) as server,
+        checking([server.address], http(timeout_seconds=0.05)) as (_, record),
+    ):
+        record.standing[server.address] = Standing(inflight=200, moved=True, counted=True)
+        await record.found("http", "busy", 5)
+        assert not record.said.get((server.address, "http"))
+        record.standing[server.address] = Standing(inflight=200, still_seconds=12.0)
+        await record.until(server.address, Verdict.FAILED)
 
 
 async def test_nobody_there_fails_by_every_check_that_asks() -> None:
