@@ -39,7 +39,7 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
                 vram="headroom",
                 kv_bytes_per_token=70_272,
             ),
-            PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),), reckons=True),
+            PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),), reckons=True, breaker=BreakerRules()),
         )
     )
 
