@@ -53,6 +53,9 @@ class AtWork(NamedTuple):
     report: EngineReport
 
 
+IDLE = AtWork(0, 0.0, EngineReport())
+
+
 def plausible(report: EngineReport) -> EngineReport:
     """Return ``report`` without what no gauge can mean: a value below zero, infinite or not a number is unknown."""
     values = (getattr(report, field.name) for field in fields(report))

@@ -12,7 +12,7 @@ from tidegate.fleet.gpu import prior
 from tidegate.fleet.health import OUT, ConnectionRecord
 from tidegate.fleet.image import MemberImage
 from tidegate.fleet.ledger import Inflight, Ledger, Reservation
-from tidegate.fleet.load import EngineReport, MeanTokens, restarted
+from tidegate.fleet.load import AtWork, EngineReport, MeanTokens, restarted
 from tidegate.fleet.output_lengths import PoolOutputLengths
 from tidegate.fleet.pool_health import PoolHealth
 from tidegate.fleet.prefix_index import PrefixIndex
@@ -123,6 +123,12 @@ class Member:
         self.report, self.reported_at, self.foreign, self.shown = report, now, foreign, None
         running, waiting = report.running_adapters, report.waiting_adapters
         self.adapters = None if running is None or waiting is None else Adapters(running, waiting, report.max_adapters)
+
+    def at_work(self, inflight: Inflight, oldest: float) -> AtWork:
+        """Return what is known of the work here; a report from before ``oldest`` (seconds) does not count."""
+        fresh = self.reported_at is not None and self.reported_at >= oldest
+        seconds = inflight.prompt_tokens * self.work.rates.pace.prefill_seconds
+        return AtWork(inflight.requests, seconds, self.report if fresh else UNKNOWN)
 
     def heard(
         self, reservation: Reservation, ending: Ending, now: float, *, spec: PoolSpec, alone: bool

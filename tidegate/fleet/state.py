@@ -30,8 +30,8 @@ from tidegate.fleet.evidence import Ending, Evidence
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.image import FleetImage, PoolImage
 from tidegate.fleet.ledger import Ledger, Reservation
-from tidegate.fleet.load import AtWork, advanced, foreign_requests, plausible
-from tidegate.fleet.member import UNKNOWN, Member, PoolState
+from tidegate.fleet.load import IDLE, AtWork, advanced, foreign_requests, plausible
+from tidegate.fleet.member import Member, PoolState
 from tidegate.fleet.prefix_match import PrefixMatch, PrefixTokens
 from tidegate.fleet.view import PoolView
 
@@ -176,13 +176,8 @@ class Fleet:
 
     def at_work(self, address: str, now: float) -> AtWork:
         """Return what is known at ``now`` (seconds) of the work at ``address``; nothing of one that is no member."""
-        member, inflight = self._endpoints.get(address), self.ledger.inflight(address)
-        if member is None:
-            return AtWork(inflight.requests, 0.0, UNKNOWN)
-        reported_at = member.reported_at
-        fresh = reported_at is not None and now - reported_at <= self._stale_after
-        seconds = inflight.prompt_tokens * member.work.rates.pace.prefill_seconds
-        return AtWork(inflight.requests, seconds, member.report if fresh else UNKNOWN)
+        member = self._endpoints.get(address)
+        return IDLE if member is None else member.at_work(self.ledger.inflight(address), now - self._stale_after)
 
     def image(self) -> FleetImage:
         """Return all of it as plain data."""

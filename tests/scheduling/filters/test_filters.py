@@ -13,7 +13,7 @@ def test_the_filters_are_those_of_the_files() -> None:
     expected = ("adapter", "breaker", "fits", "healthy", "model", "reachable", "role", "saturation")
     assert filters.names() == expected
     assert {found.name for found in map(filters.find, filters.names()) if found.hard} == {"healthy", "model", "role"}
-    assert {found.name for found in map(filters.find, filters.names()) if found.heeds_health} == {"healthy"}
+    assert {found.name for found in map(filters.find, filters.names()) if found.heeds_health} == {"breaker", "healthy"}
 
 
 @pytest.mark.parametrize("name", ["", "best", "__init__", "../pickers"])
