@@ -41,8 +41,9 @@ def also_read(config: Config) -> tuple[str, ...]:
 
 
 def attributes(config: Config) -> list[str]:
-    """Return all that is sent beside the body."""
-    return [*ATTRIBUTES, *(f"request.headers['{name}']" for name in also_read(config))]
+    """Return all that is sent beside the body; what Envoy knows of who asks, beside the headers as well."""
+    known = config.authentication.attributes if config.tenants else ()
+    return [*ATTRIBUTES, *(f"request.headers['{name}']" for name in also_read(config)), *known]
 
 
 CHANGES_HEADERS = "x-request-timeout"
