@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.stack import MODEL, Stack, configuration, engines, tidegate, until, up
+from tests.e2e.unread import LARGE, answered_unsent, taken_of_a_flood
 from tidegate.runtime.callers import hashed
 
 ALICE, BOB, CAROL, DAVE, EVE = (f"sk-test-{name}-{'0' * 32}" for name in ("alice", "bob", "carol", "dave", "eve"))
@@ -108,6 +109,11 @@ def test_a_request_without_a_body_is_asked_for_a_key_too(stack: Stack) -> None:
     request = urllib.request.Request(f"{stack.clients}/models", headers=bearer(ALICE))
     with urllib.request.urlopen(request, timeout=5) as answer:
         assert answer.status == 200
+
+
+def test_in_one_exchange_a_wrong_key_is_refused_before_a_large_body_is_sent(stack: Stack) -> None:
+    assert answered_unsent(stack).startswith(b"HTTP/1.1 401 ")
+    assert taken_of_a_flood(stack) < LARGE / 4
 
 
 def test_good_answers_say_what_is_left(stack: Stack) -> None:
@@ -237,3 +243,8 @@ def test_tidegate_tenants_prints_them(stack: Stack) -> None:
     shown = subprocess.run(tidegate("tenants", "--admin", admin), capture_output=True, text=True, check=True).stdout
     assert "tenant:alice" in shown
     assert "requests_in_flight" in shown
+
+
+def test_a_large_body_with_a_key_is_decided_on(stack: Stack) -> None:
+    status, answer, _ = ask(stack, bearer(ALICE), content="word " * 25_000)
+    assert (status, answer["usage"]["prompt_tokens"] > 20_000) == (200, True)
