@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 import subprocess
 import time
 import urllib.error
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.e2e.stack import MODEL, Stack, configuration, engines, tidegate, until, up
@@ -41,8 +43,11 @@ TENANTS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("tenants")
-    with engines(folder, "h100") as ports, up(folder, {**configuration(ports), **TENANTS}) as running:
-        yield running
+    with engines(folder, "h100") as ports:
+        config = {**configuration(ports), **TENANTS}
+        config["control"]["state_dir"] = str(folder)
+        with up(folder, config) as running:
+            yield running
 
 
 def ask(
@@ -248,3 +253,25 @@ def test_tidegate_tenants_prints_them(stack: Stack) -> None:
 def test_a_large_body_with_a_key_is_decided_on(stack: Stack) -> None:
     status, answer, _ = ask(stack, bearer(ALICE), content="word " * 25_000)
     assert (status, answer["usage"]["prompt_tokens"] > 20_000) == (200, True)
+
+
+def test_what_was_used_outlives_the_process_that_counts(stack: Stack) -> None:
+    stack.settle()
+    assert ask(stack, bearer(ALICE), max_tokens=4)[0] == 200
+    stack.settle()
+    used = budgets(stack, "dave")["output_tokens_per_day"]
+    assert used < 40
+    for end in (signal.SIGTERM, signal.SIGKILL):
+        time.sleep(2.5 if end is signal.SIGKILL else 0)
+        serve = stack.child("serve")
+        serve.send_signal(end)
+        psutil.wait_procs([serve], 10)
+        until(lambda: _answers(stack), 20, "the next one answers")
+        assert budgets(stack, "dave")["output_tokens_per_day"] == used
+
+
+def _answers(stack: Stack) -> bool:
+    try:
+        return ask(stack, bearer(ALICE), max_tokens=1)[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False
