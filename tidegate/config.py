@@ -315,6 +315,8 @@ def _unfit_for_envoy(pools: Sequence[Pool]) -> Iterator[str]:
 
 def _unasked(config: Config) -> Iterator[str]:
     """Where there are tenants, everybody is asked who they are."""
+    if config.authentication.certificate and (config.listener.tls is None or config.listener.tls.client_ca is None):
+        yield "authentication.certificate: expected listener.tls.client_ca beside it, or clients show no certificate"
     for at, pool in enumerate(config.pools):
         if config.tenants and pool.fail_open:
             open_ = "expected false where there are tenants: without a decision anybody would get in"

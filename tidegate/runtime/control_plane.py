@@ -37,6 +37,7 @@ from tidegate.runtime.decider import Decider
 from tidegate.runtime.discovered import Discovered
 from tidegate.runtime.discovery_log import DiscoveryLog
 from tidegate.runtime.inquiry import Inquiry
+from tidegate.runtime.kept_budgets import KeptBudgets
 from tidegate.runtime.learned_weights import LearnedWeights
 from tidegate.runtime.lessons import lesson
 from tidegate.runtime.part import Surroundings
@@ -114,7 +115,8 @@ class ControlPlane:
         self._watched = ConfigFile(file, config, self._adjusted)
         self._discovered = Discovered(lambda: self._declare(self._config))
         self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
-        self._parts = parts.made(Surroundings(self._fleet, self._apply, self._metrics, config, self._watched.readjust))
+        around = Surroundings(self._fleet, self._apply, self._metrics, config, self._watched.readjust)
+        self._parts = (*parts.made(around), KeptBudgets(self._tenants.allowance, config))
         self._config = self._adjusted(config)
 
     def reload(self) -> None:

@@ -28,7 +28,7 @@ STOP_SECONDS = 1.0
 
 FAREWELL_SECONDS = 0.25
 """The same for the streams that Envoy holds open as long as it lives: time to tell it that they are over, and for it to
-send the log entries that it has gathered, for 0.1 s."""
+send the log entries that it has gathered."""
 
 
 class BindError(Exception):

@@ -66,6 +66,13 @@ class Tenants:
         if settled is not None:
             self._figures.used(settled.tenant, settled.used.input_tokens, settled.used.output_tokens)
 
+    # -- over a restart
+
+    @property
+    def allowance(self) -> Allowance:
+        """What is counted in this process."""
+        return self._allowance
+
     # -- what one sees
 
     def describe(self) -> JsonObject:
