@@ -136,7 +136,7 @@ def test_the_metrics_that_alerts_ask_for_are_on_the_page() -> None:
     metrics = pytest.importorskip("tidegate.telemetry.metrics")
     counting = metrics.Metrics(list, int)
     config = parsed({"agents": {}, "pools": [{"name": "p", "endpoints": [{"address": "10.0.0.1:8000"}]}]})
-    parts.made(Surroundings(Fleet(45.0), lambda _: None, counting, config))
+    parts.made(Surroundings(Fleet(45.0), lambda _: None, counting, config, lambda: None))
     page = counting.render().decode()
     exported = set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))
     asked = {name for rule in rules() for name in re.findall(r"\btidegate_\w+", rule["expr"])}

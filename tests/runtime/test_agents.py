@@ -31,7 +31,7 @@ class Plane:
         self.fleet = fleet_of()
         self.metrics = Metrics(lambda: self.fleet.views(self.now), int)
         assert self.config.agents is not None
-        surroundings = Surroundings(self.fleet, self.apply, self.metrics, self.config)
+        surroundings = Surroundings(self.fleet, self.apply, self.metrics, self.config, lambda: None)
         self.part = Agents(surroundings, self.config.agents, lambda: self.now)
         self.declared = static.declared(self.config)
         self.apply(self.declared)
@@ -72,10 +72,10 @@ def failed(node: str = "gpu-7", sequence: int = 1) -> Report:
 
 def test_there_is_such_a_part_where_the_configuration_asks_for_it() -> None:
     config = parsed({"agents": {}, "pools": [{"name": "p", "endpoints": [{"address": FIRST}]}]})
-    surroundings = Surroundings(fleet_of(), lambda _: None, Metrics(tuple, int), config)
-    assert any(isinstance(part, Agents) for part in parts.made(surroundings))
-    without = config.model_copy(update={"agents": None})
-    assert not any(isinstance(part, Agents) for part in parts.made(surroundings._replace(config=without)))
+    for wanted in (config, config.model_copy(update={"agents": None})):
+        surroundings = Surroundings(fleet_of(), lambda _: None, Metrics(tuple, int), wanted, lambda: None)
+        made = [part for part in parts.made(surroundings) if isinstance(part, Agents)]
+        assert len(made) == (wanted is config)
 
 
 def test_what_an_agent_says_is_evidence_on_the_endpoints_of_its_node_and_on_no_other(plane: Plane) -> None:
