@@ -9,8 +9,8 @@ from tests.configurations import parsed
 from tests.fleet.declare import fleet_of, seen
 from tests.health.reports import GIB, engine, gpu, report
 from tidegate.discovery import static
-from tidegate.fleet.events import FleetEvent, PoolsDeclared, ScrapeFailed
-from tidegate.fleet.evidence import Verdict
+from tidegate.fleet.events import EvidenceReported, FleetEvent, PoolsDeclared, ScrapeFailed
+from tidegate.fleet.evidence import Evidence, Verdict
 from tidegate.health.registry import FORGET_SECONDS
 from tidegate.health.reported import Condition, Report
 from tidegate.runtime import parts
@@ -26,6 +26,7 @@ class Plane:
 
     def __init__(self, *endpoints: dict[str, Any], engine: str = "none", **agents: Any) -> None:
         self.now = 1000.0
+        self.said: dict[str, tuple[Evidence, float]] = {}
         pools = [{"name": "default", "engine": engine, "endpoints": list(endpoints)}]
         self.config = parsed({"agents": agents, "pools": pools})
         self.fleet = fleet_of()
@@ -38,6 +39,8 @@ class Plane:
         self.part.follow(self.config, self.declared)
 
     def apply(self, event: FleetEvent) -> None:
+        if isinstance(event, EvidenceReported):
+            self.said[event.address] = (event.evidence, self.now)
         for change in self.fleet.apply(event, self.now):
             self.part.changed(change)
 
@@ -48,7 +51,7 @@ class Plane:
 
     def verdict(self, address: str = FIRST) -> tuple[Verdict, tuple[str, ...]] | None:
         """Return what is thought of an endpoint for as long as it counts."""
-        said = self.fleet._endpoints[address].evidence.get("agent")
+        said = self.said.get(address)
         if said is None or self.now - said[1] > said[0].valid_seconds:
             return None
         return said[0].verdict, said[0].reasons
