@@ -1,6 +1,8 @@
 """The part that hears GPU agents: what the fleet is told, what is exported, and what silence is."""
 
 import logging
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -213,3 +215,14 @@ def test_an_endpoint_that_is_gone_is_nobodys(plane: Plane) -> None:
     plane.hear(failed(sequence=2))
     assert plane.part._claims == {}
     assert plane.part._unreachable == set()
+
+
+def test_the_metrics_that_are_documented_are_those_that_there_are(plane: Plane) -> None:
+    plane.hear(report(gpu(0)))
+    exported = set(re.findall(r"^# TYPE (tidegate_(?:gpu|agent)_\w+) ", plane.page(), re.MULTILINE))
+    text = (Path(__file__).parents[2] / "docs/gpu_agent.md").read_text()
+    named = set(re.findall(r"`(tidegate_(?:gpu|agent)_\w+)`", text))
+    assert named <= exported
+    assert {name for name in exported if not name.endswith(("_used_bytes", "_free_bytes", "_lost"))} - named == {
+        *("tidegate_gpu_ecc_uncorrected_errors_total", "tidegate_gpu_row_remap_failed")
+    }
