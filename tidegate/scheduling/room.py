@@ -6,6 +6,9 @@ An engine has room where its batch takes one more request and its KV cache the t
   smaller, nor larger;
 - or learned: an engine that keeps requests waiting while it runs no more than before has a full batch.
 
+An engine that still has to prefill what it got has no room either, however large its batch: it works through prompts in
+their order, and whoever waits there can no longer be passed by somebody more important, nor go elsewhere.
+
 Of an endpoint of which none of this is known nobody can say that it is full. It takes everything, as it does in a pool
 without a queue: unknown is not zero. A pool of such endpoints alone has no queue.
 """
@@ -19,6 +22,11 @@ from tidegate.scheduling.request import InferenceRequest
 
 ENGINE_WAITING = 4
 """Requests that may wait in an engine whose batch is learned, so that it has something to go on with."""
+
+PREFILL_SECONDS = 0.25
+"""Seconds of prefill that may be before an engine: enough to keep it busy until it is looked at again. With twice as
+much, urgent requests see their first token a quarter later where a fleet is overloaded; with four times, twice as late.
+"""
 
 GROWTH = 1.25
 """By how much a learned batch is taken to be larger when an engine runs that many and nothing waits in it."""
@@ -112,6 +120,8 @@ class Room:
             requests = endpoint.requests
             # An empty one takes whatever comes: what does not fit there fits nowhere, and its engine says so.
             if requests > 0:
+                if endpoint.backlog * endpoint.pace.prefill_seconds > PREFILL_SECONDS:
+                    continue
                 if most is not None and requests >= most * share:
                     continue
                 if capacity is not None:
