@@ -146,7 +146,7 @@ def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, sibl
     ("path", "value", "said"),
     [
         ("decision_log.file", "x.jsonl", "decision_log.file: expected the absolute path of a file, not 'x.jsonl'"),
-        ("pools.0.filters", ["best"], "pools[0].filters[0]: expected one of adapter, fits, model"),
+        ("pools.0.filters", ["best"], "pools[0].filters[0]: expected one of adapter, breaker, fits"),
         ("pools.0.scorers.0.name", "best", "pools[0].scorers[0].name: expected one of active_requests, kv_usage"),
         ("pools.0.scorers.1.name", "queue", "pools[0].scorers[1].name: 'queue' is given already"),
         ("pools.0.policy", "random", "pools[0].scorers: expected none with the policy random"),

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fleet.declare import A, B, C
+from tidegate.fleet.breaker import BreakerRules
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import (
     BlocksCleared,
@@ -21,6 +22,7 @@ from tidegate.fleet.events import (
     ScrapeFailed,
     ScrapeStarted,
 )
+from tidegate.fleet.evidence import Ending
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
@@ -34,6 +36,8 @@ IDS = st.sampled_from([f"r{number}" for number in range(8)])
 TOKENS = st.integers(0, 10**7)
 SECONDS = st.none() | st.floats(0, 1e6)
 GAUGE = st.none() | st.floats()
+RULES = st.none() | st.just(BreakerRules(consecutive=2.0, volume=3, window_seconds=5.0, open_seconds=1.0))
+ENDINGS = st.none() | st.sampled_from(Ending)
 CHAINS = st.lists(st.integers(0, 9), max_size=5, unique=True).map(tuple)
 
 
@@ -49,6 +53,7 @@ def declarations(draw: st.DrawFn) -> PoolsDeclared:
                 "vllm",
                 ("*",),
                 tuple(EndpointSpec(address, weight) for address, (home, weight) in homes.items() if home == name),
+                breaker=draw(RULES),
             )
             for name in names
         )
@@ -71,7 +76,7 @@ EVENTS: st.SearchStrategy[FleetEvent] = st.one_of(
     st.builds(BlocksCleared, ADDRESSES),
     st.builds(GpuMemoryReported, ADDRESSES, st.builds(GpuMemory, TOKENS, TOKENS, st.floats(0.0, 20.0))),
     st.builds(RequestProgressed, IDS),
-    st.builds(RequestEnded, IDS, st.none() | TOKENS, SECONDS, SECONDS, st.none() | TOKENS, st.booleans()),
+    st.builds(RequestEnded, IDS, st.none() | TOKENS, SECONDS, SECONDS, st.none() | TOKENS, st.booleans(), ENDINGS),
 )
 STEPS = st.lists(st.tuples(EVENTS, st.floats(0.0, 10.0), st.booleans()), max_size=60)
 

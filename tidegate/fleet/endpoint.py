@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tidegate.fleet.breaker import BreakerRules
 from tidegate.fleet.gpu import KV_BYTES_PER_TOKEN
 from tidegate.fleet.vram import Judged
 
@@ -46,6 +47,7 @@ class PoolSpec:
         told: its engines say themselves what they cache, so nothing is guessed of it.
         vram: how the VRAM of its endpoints is judged.
         kv_bytes_per_token: bytes that the KV cache of one token takes.
+        breaker: by what endpoints that fail their requests are left alone; ``None``: they are not.
     """
 
     name: str
@@ -57,3 +59,4 @@ class PoolSpec:
     told: bool = False
     vram: Judged = "auto"
     kv_bytes_per_token: int = KV_BYTES_PER_TOKEN
+    breaker: BreakerRules | None = None

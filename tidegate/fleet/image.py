@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tidegate.fleet.breaker import Breaker
 from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.ledger import Reservation
@@ -29,6 +30,7 @@ class MemberImage:
     rates: tuple[ScaleImage, ScaleImage]
     told: tuple[int, ...] = ()
     vram: Vram = UNKNOWN
+    breaker: Breaker | None = None
 
 
 @dataclass(frozen=True, slots=True)

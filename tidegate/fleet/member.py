@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+from tidegate.fleet.breaker import SOURCE, Breaker, Circuit
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
-from tidegate.fleet.evidence import Evidence
+from tidegate.fleet.evidence import FAILURES, Ending, Evidence
 from tidegate.fleet.gpu import prior
 from tidegate.fleet.health import ConnectionRecord, ejected
-from tidegate.fleet.ledger import Inflight, Ledger
+from tidegate.fleet.ledger import Inflight, Ledger, Reservation
 from tidegate.fleet.load import EngineReport, MeanTokens, restarted
 from tidegate.fleet.output_lengths import PoolOutputLengths
 from tidegate.fleet.prefix_index import PrefixIndex
@@ -36,6 +37,7 @@ class Member:
         spec: as declared.
         connections: whether it can be reached.
         evidence: what each source said of it last, and when, in seconds.
+        breaker: what its requests' endings have come to; ``None`` while there is nothing to remember.
         report: what its engine said last.
         reported_at: when, in seconds; ``None`` when it never did.
         own_at_scrape: requests of ours in flight there when the last scrape began.
@@ -55,6 +57,7 @@ class Member:
     __slots__ = (
         "adapters",
         "assumed",
+        "breaker",
         "connections",
         "evidence",
         "foreign",
@@ -80,6 +83,7 @@ class Member:
         self.work = Work(prior(spec.gpu))
         self.connections = ConnectionRecord()
         self.evidence: dict[str, Said] = {}
+        self.breaker: Breaker | None = None
         self.report = UNKNOWN
         self.reported_at: float | None = None
         self.own_at_scrape = 0
@@ -117,6 +121,21 @@ class Member:
         self.report, self.reported_at, self.foreign, self.shown = report, now, foreign, None
         running, waiting = report.running_adapters, report.waiting_adapters
         self.adapters = None if running is None or waiting is None else Adapters(running, waiting, report.max_adapters)
+
+    def heard(self, reservation: Reservation, ending: Ending, now: float, *, spec: PoolSpec, alone: bool) -> bool:
+        """Take in how a request ended here; return whether the breaker opened or closed by that (see ``Breaker``)."""
+        rules, breaker = spec.breaker, self.breaker
+        if rules is None or (breaker is None and ending is not Ending.BUSY and ending not in FAILURES):
+            return False
+        if breaker is None:
+            breaker = self.breaker = Breaker()
+        sent_at = reservation.reserved_at
+        if breaker.heard(reservation.id, ending, sent_at, now, self.spec.address, rules, alone=alone):
+            self.evidence[SOURCE] = (breaker.word(now), now)
+            return True
+        if ending is Ending.SERVED and breaker.idle(now, rules):
+            self.breaker = None
+        return False
 
 
 class PoolState:
@@ -230,6 +249,7 @@ class PoolState:
             busy,
             failing,
             None if member.vram.memory is None else self._vram_room(member, inflight, now),
+            Circuit.CLOSED if member.breaker is None else member.breaker.circuit(now),
             0,
         )
         member.shown = shown = _NEW(EndpointView, fields)

@@ -1,5 +1,6 @@
 """The fleet: every fact in one place, changed by events alone."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import singledispatchmethod
 
@@ -78,6 +79,8 @@ class Fleet:
         for lost in expired:
             if member := self._endpoints.get(lost.address):
                 member.work.lost(lost.id)
+                if member.breaker is not None:
+                    member.breaker.lost(lost.id)
                 member.shown = None
         return [ReservationReleased(lost, expired=True) for lost in expired]
 
@@ -179,6 +182,7 @@ class Fleet:
                     member.work.rates.image(),
                     tuple(member.prefixes.held(address)) if member.told else (),
                     member.vram,
+                    dataclasses.replace(member.breaker) if member.breaker is not None else None,
                 )
                 for address, member in self._endpoints.items()
             ),
@@ -210,12 +214,16 @@ class Fleet:
         for reservation in sorted(image.reservations, key=lambda one: one.reserved_at):
             self._work_on(reservation, reservation.reserved_at)
             self.ledger.reserve(reservation, now)
+        for known in image.members:
+            self._endpoints[known.address].breaker = known.breaker
 
     def _work_on(self, reservation: Reservation, now: float) -> None:
         """Have its endpoint begin with ``reservation``, which is not in the ledger yet, at ``now`` (seconds)."""
         pool, member = self._pools.get(reservation.pool), self._endpoints.get(reservation.address)
         if member is not None:
             member.shown = None
+            if member.breaker is not None:
+                member.breaker.sent(reservation.id, now)
             if pool is not None and pool.spec.reckons:
                 held = self.ledger.inflight(reservation.address).tokens
                 member.work.started(reservation, pool.load(member, self.ledger), held, now)
@@ -239,6 +247,8 @@ class Fleet:
             for endpoint in spec.endpoints:
                 member = self._endpoints.get(endpoint.address) or Member(endpoint, pool.prefixes)
                 member.declare(endpoint, pool.prefixes, told=spec.told)
+                if spec.breaker is None:
+                    member.breaker = None
                 endpoints[endpoint.address] = member
             pool.spec = spec
             pool.places = {endpoint.address: place for place, endpoint in enumerate(spec.endpoints)}
@@ -334,6 +344,9 @@ class Fleet:
                 failed=event.failed,
             )
         self.ledger.release(reservation.id)
+        if member is not None and pool is not None and event.ending is not None:
+            alone = not self.ledger.inflight(reservation.address).requests
+            member.heard(reservation, event.ending, now, spec=pool.spec, alone=alone)
         # No tokens at all is no answer: embeddings have none, and say so, and must not make a chat look short.
         if pool is not None and event.output_tokens:
             pool.outputs.observe(reservation.kind, event.output_tokens)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from tidegate.fleet.breaker import Circuit
 from tidegate.fleet.gpu import Pace, prior
 from tidegate.fleet.health import Reachability
 
@@ -51,6 +52,7 @@ class EndpointView(NamedTuple):
         busy: the share of its time, 0 to 1, that prefill took of late.
         failing: the share of requests, 0 to 1, that failed there of late.
         vram_room_tokens: tokens of context for which there is room in the VRAM; ``None`` where that is no reason.
+        circuit: what its breaker says: whether requests may go there.
         cached_tokens: tokens of the prompt at hand that it probably has in its KV cache; the last field, because it is
             the only one that differs from request to request.
     """
@@ -78,6 +80,7 @@ class EndpointView(NamedTuple):
     busy: float = 0.0
     failing: float = 0.0
     vram_room_tokens: float | None = None
+    circuit: Circuit = Circuit.CLOSED
     cached_tokens: int = 0
 
     @property

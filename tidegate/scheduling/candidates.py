@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tidegate.fleet.breaker import Circuit
 from tidegate.fleet.prefix_match import NO_MATCH, PrefixMatch
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import EndpointView
@@ -87,13 +88,17 @@ def named(
 ) -> Sequence[EndpointView]:
     """Return the first ``destinations`` of ``ranked``, filled up with live ones that were left out as a pick.
 
-    A retry at an endpoint that is full beats none at all.
+    A retry at an endpoint that is full beats none at all. One whose breaker is half open is a pick, and no fallback: it
+    would be tried by more requests than one.
     """
+    if any(endpoint.circuit for endpoint in ranked[1:]):
+        sound = [endpoint for endpoint in ranked[1:] if endpoint.circuit is Circuit.CLOSED]
+        ranked = [ranked[0], *sound] if sound or ranked[0].circuit <= Circuit.HALF_OPEN else ranked
     short = destinations - len(ranked)
     if short <= 0 or len(ranked) == len(looked.candidates):
         return ranked[:destinations]
     left_out = [endpoint for endpoint in looked.candidates if endpoint not in ranked]
-    able: Sequence[EndpointView] = left_out
+    able: Sequence[EndpointView] = [endpoint for endpoint in left_out if endpoint.circuit is Circuit.CLOSED]
     for reachable in chain(("reachable",)):
         able = reachable.keep(request, able)
     return [*ranked, *sorted(able, key=lambda endpoint: endpoint.requests / endpoint.weight)[:short]]

@@ -30,6 +30,7 @@ class QueueSettings:
         batch_max_wait_seconds: how long one of batch work may.
         ageing_seconds: after how long a wait a request counts as of the next higher priority.
         batch_share: what batch work may fill of an endpoint's batch and KV cache, 0 to 1.
+        max_running: the most requests in the batch of an endpoint that does not say so; ``None`` to learn it.
         weights: the tenants' shares by name; 1 for those not named.
     """
 
@@ -38,6 +39,7 @@ class QueueSettings:
     batch_max_wait_seconds: float = 300.0
     ageing_seconds: float = 10.0
     batch_share: float = 0.9
+    max_running: int | None = None
     weights: tuple[tuple[str, float], ...] = ()
 
 
@@ -148,7 +150,7 @@ class Line:
     def __init__(self, pool: str, settings: QueueSettings) -> None:
         self.pool = pool
         self.settings = settings
-        self.room = Room()
+        self.room = Room(settings.max_running)
         self.queue = Queue(settings.bounds, settings.ageing_seconds, dict(settings.weights))
         self.drain = DrainRate()
         self.prior: float | None = None
@@ -157,6 +159,7 @@ class Line:
     def configure(self, settings: QueueSettings) -> None:
         """Take over ``settings``; what waits stays."""
         self.settings = settings
+        self.room.max_running = settings.max_running
         self.queue.configure(settings.bounds, settings.ageing_seconds, dict(settings.weights))
 
     @property

@@ -86,10 +86,12 @@ class Room:
     Attributes:
         filter: leaves out those that have none; with nobody left, a request waits.
         wanted: requests wait for room, and whoever comes goes behind them.
+        max_running: the most requests in the batch of an endpoint that does not say so; ``None`` to learn it.
         share: of an endpoint's batch and KV cache, what the request at hand may fill; 0 to 1.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_running: int | None = None) -> None:
+        self.max_running = max_running
         self.filter = Filter("room", self.keep, hard=True)
         self.wanted = False
         self.share = 1.0
@@ -105,13 +107,14 @@ class Room:
     ) -> Sequence[EndpointView]:
         """Return the candidates that have room for ``request``."""
         needed = request.prompt.tokens + (request.output_tokens or 0)
-        share, limits, ramp, kept, known = self.share, self._limits, self._ramp, [], False
+        share, default, limits, ramp = self.share, self.max_running, self._limits, self._ramp
+        kept, known = [], False
         for endpoint in candidates:
             most: float | None = endpoint.max_running
             capacity = endpoint.kv_capacity_tokens
             if capacity is None:
                 capacity = self._kv.get(endpoint.address)
-            if most is None and limits:
+            if most is None and (most := default) is None and limits:
                 most = limits.get(endpoint.address)
             if most is None and capacity is None:
                 kept.append(endpoint)
@@ -170,7 +173,8 @@ class Room:
 
     def batch(self, endpoint: EndpointView) -> float | None:
         """Return how many requests ``endpoint`` takes into its batch, declared or learned; ``None`` is unknown."""
-        return self._limits.get(endpoint.address) if endpoint.max_running is None else endpoint.max_running
+        declared = self.max_running if endpoint.max_running is None else endpoint.max_running
+        return self._limits.get(endpoint.address) if declared is None else declared
 
     @property
     def ramping(self) -> bool:

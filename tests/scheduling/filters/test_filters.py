@@ -10,7 +10,7 @@ from tidegate.scheduling.filters import Step, chain, needed, screen
 
 
 def test_the_filters_are_those_of_the_files() -> None:
-    assert filters.names() == ("adapter", "fits", "model", "reachable", "role", "saturation")
+    assert filters.names() == ("adapter", "breaker", "fits", "model", "reachable", "role", "saturation")
     assert {found.name for found in map(filters.find, filters.names()) if found.hard} == {"model", "role"}
 
 
