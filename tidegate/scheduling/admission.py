@@ -120,7 +120,7 @@ class Admission:
             return line.turned_away(waiting, Why.TENANT_FULL if offer.refused in TENANT_BOUNDS else Why.FULL)
         place = self._places[waiting.id] = Place(request, waiting, estimate, position)
         line.room.wanted = True
-        line.drain.waits(now)
+        line.drain.joined(waiting.tokens, waiting.priority, now)
         if line.queue.next(now) is waiting:
             self._dispatch(line, now)
             if waiting.id not in self._places:

@@ -171,14 +171,14 @@ class Line:
         """Return how many seconds a request of ``priority`` may wait."""
         return self.settings.batch_max_wait_seconds if priority < BATCH_BELOW else self.settings.max_wait_seconds
 
-    def seconds_for(self, tokens: int) -> float | None:
+    def seconds_for(self, tokens: int, priority: int) -> float | None:
         """Return after how many seconds a request goes that has so many tokens before it, its own included."""
-        return self.drain.seconds_for(tokens, self.prior)
+        return self.drain.seconds_for(tokens, self.prior, priority)
 
     def standing(self, waiting: Waiting) -> tuple[int, float | None]:
         """Return the place that ``waiting`` would have if it came now, and how many seconds it would wait."""
         requests, tokens = self.queue.ahead(waiting.tenant, waiting.priority)
-        return requests + 1, self.seconds_for(tokens + waiting.tokens)
+        return requests + 1, self.seconds_for(tokens + waiting.tokens, waiting.priority)
 
     def turned_away(self, waiting: Waiting, why: Why) -> Turnaway:
         """Return what to say to the client of a request that does not wait (any longer).
@@ -186,7 +186,7 @@ class Line:
         It is to come again when the queue is so short that it would go in time, and has room for it.
         """
         position, estimate = self.standing(waiting)
-        retry = self.seconds_for(waiting.tokens) or 0.0
+        retry = self.seconds_for(waiting.tokens, waiting.priority) or 0.0
         if estimate is not None:
             retry = max(retry, estimate - (waiting.deadline - waiting.arrived))
         return Turnaway(self.pool, why, estimate, position, min(MOST_RETRY_SECONDS, max(1, math.ceil(retry))))
