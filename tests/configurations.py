@@ -103,6 +103,29 @@ EVERY_KEY: dict[str, Any] = {
                 "ageing_seconds": 5.0,
                 "max_running": 64,
             },
+            "breaker": {
+                "enabled": False,
+                "consecutive": 3,
+                "share": 0.25,
+                "volume": 50,
+                "window_seconds": 10.0,
+                "open_seconds": 1.0,
+                "max_open_seconds": 60.0,
+                "successes": 1,
+            },
+            "checks": [
+                {
+                    "name": "http",
+                    "interval_seconds": 1.0,
+                    "timeout_seconds": 2.0,
+                    "fall": 4,
+                    "rise": 1,
+                    "path": "/ready",
+                    "status": 204,
+                    "model": None,
+                    "still_seconds": 20.0,
+                }
+            ],
             "endpoints": [
                 {
                     "address": "[fd00::1]:8000",

@@ -15,6 +15,8 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from tidegate import addresses, config_tenants, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
 from tidegate.config_agents import Agents, GpuUuid, Node, Vram, unguarded
+from tidegate.config_breaker import Breaker
+from tidegate.config_checks import DEFAULT_CHECKS, Check, unasked
 from tidegate.config_control import Control, nowhere
 from tidegate.config_discovery import Discovery
 from tidegate.config_kv_events import KvEvents, untold
@@ -188,6 +190,10 @@ class Pool(Section):
         "`stream`, false with `access_log`.",
     )
     objective: Objective = Field(Objective(), description="What the pool is meant to keep.")
+    breaker: Breaker = Field(Breaker(), description="When an endpoint that fails its requests is left alone.")
+    checks: tuple[Check, ...] = Field(
+        DEFAULT_CHECKS, max_length=5, description="How the engines are asked how they are, each in its own way once."
+    )
     discovery: Discovery | None = Field(None, description="Where engines are found, besides those listed.")
     endpoints: tuple[Endpoint, ...] = Field(
         (), validate_default=True, description="The engines; required unless they are discovered."
@@ -251,6 +257,7 @@ class Config(Section):
         faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
         faults += senseless(self.routes, self.pools, self.unknown_paths.pool)
         faults += untold((pool.kv_events, pool.engine, pool.endpoints) for pool in self.pools)
+        faults += unasked(pool.checks for pool in self.pools)
         faults += weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)
         faults += misplaced_lanes((pool.lanes, [one.address for one in pool.endpoints]) for pool in self.pools)
         if faults:

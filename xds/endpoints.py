@@ -12,13 +12,19 @@ Members = tuple[tuple[str, int], ...]
 """Addresses with their weights, in the order of their declaration."""
 
 
+SCALE = 10
+"""What weights are multiplied by where some are not whole: endpoints that get less than their share, in its tenths."""
+
+
 def members(pool: PoolView) -> Members:
-    """Return who is in ``pool`` and not ejected.
+    """Return who is in ``pool`` and gets something.
 
     Ejection is absence, not a health status: Envoy's ``override_host`` goes to a host that it knows, however sick.
     Requests that already run there are not cut (measured with 1.40).
     """
-    return tuple((endpoint.address, endpoint.weight) for endpoint in pool.endpoints if not endpoint.ejected)
+    inside = [endpoint for endpoint in pool.endpoints if not endpoint.ejected]
+    scale = 1 if all(float(endpoint.weight).is_integer() for endpoint in inside) else SCALE
+    return tuple((endpoint.address, max(1, round(endpoint.weight * scale))) for endpoint in inside)
 
 
 def assignment(pool: str, of: Members) -> Resource:

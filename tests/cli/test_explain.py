@@ -64,7 +64,7 @@ def test_json_has_it_all(file: Path) -> None:
     told = json.loads(run("--record", file, "--id", "bb", "--json").output)
     assert (told["pick"], told["runner_up"], told["order"]) == (B, C, [B, C])
     assert told["figures"][B]["prefix"] == 1.5
-    assert told["filters"][2] == {"filter": "reachable", "removed": [A], "passed_over": False}
+    assert told["filters"][3] == {"filter": "reachable", "removed": [A], "passed_over": False}
 
 
 def test_what_is_not_there_is_said(file: Path, tmp_path: Path) -> None:

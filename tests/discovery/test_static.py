@@ -7,6 +7,7 @@ import yaml
 from tests.configurations import EVERY_KEY, EXAMPLE, changed, parsed
 from tidegate.config import parse
 from tidegate.discovery.static import declared, policies
+from tidegate.fleet.breaker import BreakerRules
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import MembershipChanged, PoolsDeclared
 from tidegate.fleet.state import Fleet
@@ -38,7 +39,7 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
                 vram="headroom",
                 kv_bytes_per_token=70_272,
             ),
-            PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),), reckons=True),
+            PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),), reckons=True, breaker=BreakerRules()),
         )
     )
 

@@ -12,6 +12,7 @@ from tidegate.fleet.events import (
     BlocksCleared,
     BlocksRemoved,
     BlocksStored,
+    EvidenceReported,
     FleetEvent,
     GpuMemoryReported,
     LoadReported,
@@ -21,9 +22,10 @@ from tidegate.fleet.events import (
     RequestReserved,
     ScrapeFailed,
     ScrapeStarted,
+    TimePassed,
 )
-from tidegate.fleet.evidence import Ending
-from tidegate.fleet.health import Reachability
+from tidegate.fleet.evidence import Ending, Evidence, Verdict
+from tidegate.fleet.health import HealthStatus
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
@@ -67,7 +69,7 @@ EVENTS: st.SearchStrategy[FleetEvent] = st.one_of(
     st.builds(ScrapeFailed, ADDRESSES, st.booleans(), st.just("refused")),
     st.builds(
         RequestReserved,
-        st.builds(Reservation, IDS, NAMES, ADDRESSES, TOKENS, TOKENS, st.just(0.0)),
+        st.builds(Reservation, IDS, NAMES, ADDRESSES, TOKENS, TOKENS, st.just(0.0), st.none() | TOKENS),
         CHAINS,
         st.integers(0, 500),
     ),
@@ -77,6 +79,19 @@ EVENTS: st.SearchStrategy[FleetEvent] = st.one_of(
     st.builds(GpuMemoryReported, ADDRESSES, st.builds(GpuMemory, TOKENS, TOKENS, st.floats(0.0, 20.0))),
     st.builds(RequestProgressed, IDS),
     st.builds(RequestEnded, IDS, st.none() | TOKENS, SECONDS, SECONDS, st.none() | TOKENS, st.booleans(), ENDINGS),
+    st.builds(
+        EvidenceReported,
+        ADDRESSES,
+        st.builds(
+            Evidence,
+            st.sampled_from(["agent", "breaker", "http"]),
+            st.sampled_from(Verdict),
+            st.just(("why",)),
+            st.just("because"),
+            st.sampled_from([math.inf, 5.0]),
+        ),
+    ),
+    st.just(TimePassed()),
 )
 STEPS = st.lists(st.tuples(EVENTS, st.floats(0.0, 10.0), st.booleans()), max_size=60)
 
@@ -92,7 +107,8 @@ def check(fleet: Fleet, now: float) -> None:
             assert endpoint.inflight_requests <= endpoint.requests
             assert endpoint.inflight_tokens <= endpoint.tokens
             assert not math.isnan(endpoint.tokens)
-            assert not endpoint.ejected or endpoint.reachability is Reachability.UNREACHABLE
+            assert endpoint.ejected is (endpoint.health is HealthStatus.EJECTED)
+            assert 0.0 < endpoint.share <= 1.0
         assert fleet.expected_output(view.name, None) >= 0
         cached = fleet.cached(view.name, (1, 2, 3))
         assert set(cached.best(9)) <= {endpoint.address for endpoint in view.endpoints}

@@ -1,10 +1,6 @@
-"""Reachability: several failed connections in a row, and never most of a pool at once."""
+"""Reachability: several failed connections in a row."""
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from tidegate.fleet.health import UNREACHABLE_AFTER, ConnectionRecord, Reachability, ejected
+from tidegate.fleet.health import UNREACHABLE_AFTER, ConnectionRecord, Reachability
 
 UNKNOWN, UP, DOWN = Reachability.UNKNOWN, Reachability.REACHABLE, Reachability.UNREACHABLE
 
@@ -43,27 +39,3 @@ def test_an_endpoint_comes_back_with_its_first_connection() -> None:
         record.failed()
     assert record.succeeded()
     assert record.state is UP
-
-
-@pytest.mark.parametrize(
-    ("states", "out"),
-    [
-        ([], ""),
-        ([UP, UNKNOWN], ""),
-        ([DOWN, UP], "0"),
-        ([DOWN, UNKNOWN], "0"),
-        ([DOWN], ""),
-        ([DOWN, DOWN, UP], ""),
-        ([DOWN, DOWN, UP, UP], "01"),
-        ([DOWN, DOWN, DOWN], ""),
-    ],
-)
-def test_unreachable_endpoints_are_ejected_up_to_half_of_a_pool(states: list[Reachability], out: str) -> None:
-    assert ejected((str(at), state) for at, state in enumerate(states)) == frozenset(out)
-
-
-@given(st.lists(st.sampled_from(Reachability), max_size=20))
-def test_at_least_half_of_a_pool_always_stays(states: list[Reachability]) -> None:
-    out = ejected((str(at), state) for at, state in enumerate(states))
-    assert 2 * len(out) <= len(states)
-    assert all(states[int(address)] is DOWN for address in out)

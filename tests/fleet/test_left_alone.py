@@ -6,8 +6,9 @@ from tests.fleet.declare import A, B, reservation, seen
 from tests.scheduling.ask import ask
 from tidegate.fleet.breaker import Breaker, BreakerRules, Circuit
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
-from tidegate.fleet.events import PoolsDeclared, RequestEnded, RequestReserved
+from tidegate.fleet.events import PoolsDeclared, RequestEnded, RequestReserved, TimePassed
 from tidegate.fleet.evidence import Ending
+from tidegate.fleet.health import HealthRules
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling.dispatch import Decision, Dispatcher
 from tidegate.scheduling.policy import Policy
@@ -34,6 +35,10 @@ class Pool:
         self.fleet.apply(RequestReserved(one), self.now)
         self.fleet.apply(RequestEnded(one.id, ending=ending), self.now if at is None else at)
 
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.fleet.apply(TimePassed(), self.now)
+
     def decide(self) -> Decision:
         self.number += 1
         decision = self.decides.decide(ask(f"d{self.number}"), self.now)
@@ -53,14 +58,14 @@ def test_an_endpoint_that_failed_its_requests_is_neither_picked_nor_a_fallback()
     pool = Pool()
     pool.break_(A)
     assert {pool.decide().addresses for _ in range(20)} == {(B,)}
-    said, at = pool.fleet._endpoints[A].evidence["breaker"]
+    said, at = pool.fleet._endpoints[A].condition.said["breaker"]
     assert (said.reasons, at) == (("server_error",), 100.0)
 
 
 def test_half_open_it_gets_one_request_at_a_time_and_is_nobodys_fallback() -> None:
     pool = Pool()
     pool.break_(A)
-    pool.now += 10.0
+    pool.pass_time(10.0)
     decisions = [pool.decide() for _ in range(20)]
     (trial,) = (one for one in decisions if A in one.addresses)
     assert trial.addresses == (A, B)
@@ -68,6 +73,7 @@ def test_half_open_it_gets_one_request_at_a_time_and_is_nobodys_fallback() -> No
     (second,) = (one for one in [pool.decide() for _ in range(20)] if A in one.addresses)
     pool.fleet.apply(RequestEnded(second.reservation.id, ending=Ending.SERVED), pool.now)
     assert pool.circuit(A) is Circuit.CLOSED
+    pool.pass_time(HealthRules().warm_up_seconds)
     assert len([one for one in [pool.decide() for _ in range(20)] if one.addresses[0] == A]) > 15
 
 
@@ -90,7 +96,7 @@ def test_how_a_request_ended_is_not_known_says_nothing() -> None:
 def test_a_trial_whose_lease_runs_out_lets_another_one_try() -> None:
     pool = Pool()
     pool.break_(A)
-    pool.now += 10.0
+    pool.pass_time(10.0)
     trial = next(one for one in iter(pool.decide, None) if one.addresses[0] == A)
     pool.now += 30.0
     assert pool.circuit(A) is Circuit.TRYING
@@ -113,7 +119,7 @@ def test_a_pool_without_breakers_forgets_what_they_remembered() -> None:
 def test_who_only_joins_now_goes_by_the_same_breakers() -> None:
     pool = Pool()
     pool.break_(A)
-    pool.now += 10.0
+    pool.pass_time(10.0)
     trial = next(one for one in iter(pool.decide, None) if one.addresses[0] == A)
     replica = Fleet(45.0)
     replica.restore(pool.fleet.image(), pool.now)

@@ -8,6 +8,7 @@ import pytest
 from tests.fleet.declare import A, B, C, fleet_of, pool, reservation, seen
 from tidegate.fleet.events import (
     FleetEvent,
+    HealthChanged,
     LoadReported,
     MembershipChanged,
     PoolsDeclared,
@@ -18,8 +19,9 @@ from tidegate.fleet.events import (
     ReservationReleased,
     ScrapeFailed,
     ScrapeStarted,
+    TimePassed,
 )
-from tidegate.fleet.health import UNREACHABLE_AFTER, Reachability
+from tidegate.fleet.health import RULES, UNREACHABLE_AFTER, Health, HealthStatus, Reachability
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.member import PRIOR_REQUEST_TOKENS
 from tidegate.fleet.output_lengths import PRIOR_OUTPUT_TOKENS
@@ -124,7 +126,12 @@ def test_a_report_makes_an_endpoint_reachable_once() -> None:
 
 def test_failed_connections_in_a_row_make_an_endpoint_unreachable_and_envoy_forgets_it() -> None:
     fleet = fleet_of(pool(A, B))
-    assert fail(fleet, A) == [ReachabilityChanged(A, Reachability.UNREACHABLE, "connection refused")]
+    changed, ejected, *more = fail(fleet, A)
+    assert changed == ReachabilityChanged(A, Reachability.UNREACHABLE, "connection refused")
+    assert isinstance(ejected, HealthChanged)
+    assert (ejected.pool, ejected.address, ejected.detail) == ("default", A, "connection refused")
+    assert ejected.health == Health(HealthStatus.EJECTED, ("unreachable",))
+    assert more == []
     assert seen(fleet, A, 0.0).ejected
     assert not seen(fleet, B, 0.0).ejected
 
@@ -134,7 +141,8 @@ def test_an_odd_answer_is_a_sign_of_life() -> None:
     fail(fleet, A)
     changes = fleet.apply(ScrapeFailed(A, unreachable=False, reason="status 500"), 1.0)
     assert changes == [ReachabilityChanged(A, Reachability.REACHABLE, "status 500")]
-    assert not seen(fleet, A, 1.0).ejected
+    fleet.apply(TimePassed(), RULES.hold_seconds)
+    assert not seen(fleet, A, RULES.hold_seconds).ejected
 
 
 def test_an_endpoint_that_answers_again_is_given_back_to_envoy() -> None:
@@ -142,7 +150,8 @@ def test_an_endpoint_that_answers_again_is_given_back_to_envoy() -> None:
     fail(fleet, A)
     assert seen(fleet, A, 0.0).ejected
     report(fleet, A, 1.0)
-    assert not seen(fleet, A, 1.0).ejected
+    fleet.apply(TimePassed(), RULES.hold_seconds)
+    assert not seen(fleet, A, RULES.hold_seconds).ejected
 
 
 def test_when_most_of_a_pool_looks_dead_nobody_is_ejected() -> None:
@@ -166,7 +175,8 @@ def test_a_new_member_can_end_the_panic_of_a_pool() -> None:
     fail(fleet, A)
     assert not seen(fleet, A, 0.0).ejected
     fleet.apply(PoolsDeclared((pool(A, B),)), 1.0)
-    assert seen(fleet, A, 1.0).ejected
+    fleet.apply(TimePassed(), RULES.calm_seconds)
+    assert seen(fleet, A, RULES.calm_seconds).ejected
 
 
 # Load

@@ -61,7 +61,8 @@ def test_an_untouched_endpoint_is_unknown_and_not_idle() -> None:
 
 def as_if_never_seen(fleet: Fleet, now: float) -> tuple[EndpointView, ...]:
     for state in fleet._pools.values():
-        state.judge_anew()
+        for member in state.members:
+            member.shown = None
     return fleet.view("default", now).endpoints
 
 

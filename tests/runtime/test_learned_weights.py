@@ -18,7 +18,7 @@ def views(fast: str = "h100", slow: str = "rtx4090") -> tuple[tuple[PoolView, ..
     return fleet.views(0.0), fleet
 
 
-def told(weights: LearnedWeights, pools: tuple[PoolView, ...], fleet: Fleet) -> dict[str, int]:
+def told(weights: LearnedWeights, pools: tuple[PoolView, ...], fleet: Fleet) -> dict[str, float]:
     applied = weights.applied(pools, {"a"}, fleet.mix)
     return {one.address: one.weight for pool in applied for one in pool.endpoints}
 

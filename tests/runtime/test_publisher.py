@@ -8,7 +8,8 @@ import pytest
 
 from tidegate.config import Config, parse
 from tidegate.discovery import static
-from tidegate.fleet.events import LoadReported, ScrapeFailed
+from tidegate.fleet.events import LoadReported, ScrapeFailed, TimePassed
+from tidegate.fleet.health import RULES
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
 from tidegate.runtime.publisher import Publisher
@@ -73,13 +74,18 @@ async def test_a_change_that_changes_nothing_for_envoy_is_not_published(scene: S
         assert await scene.published() == 1
 
 
-async def test_an_endpoint_that_cannot_be_reached_is_removed_at_once_and_comes_back_at_once(scene: Scene) -> None:
+async def test_an_endpoint_that_cannot_be_reached_is_removed_at_once_and_comes_back_when_it_was_held(
+    scene: Scene,
+) -> None:
     scene.publisher.publish(scene.config)
     async with scene.running():
         for _ in range(3):
             scene.fleet.apply(ScrapeFailed("127.0.0.1:8001", unreachable=True, reason="refused"), scene.now)
         assert await scene.published() == 2
         scene.fleet.apply(LoadReported("127.0.0.1:8001", EngineReport()), scene.now)
+        assert await scene.published() == 2
+        scene.now += RULES.hold_seconds
+        scene.fleet.apply(TimePassed(), scene.now)
         assert await scene.published() == 3
 
 

@@ -58,7 +58,7 @@ def test_it_tells_who_was_left_out_and_why() -> None:
     fleet.apply(LoadReported(B, EngineReport(kv_usage=1.0, kv_capacity_tokens=1000.0)), 0.0)
     told = decides.explain(ask("q1"), 0.0)
     assert isinstance(told, Explanation)
-    assert [step for step in told.steps if step.removed] == [Step("reachable", (A,), False), Step("fits", (B,), False)]
+    assert [step for step in told.steps if step.removed] == [Step("healthy", (A,), False), Step("fits", (B,), False)]
     assert (told.pick, told.runner_up, told.order) == (C, None, (C,))
     assert {endpoint.address for endpoint in told.case.candidates} == {A, B, C}
     assert told.case.members == 3

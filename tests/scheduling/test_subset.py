@@ -60,9 +60,18 @@ def test_a_request_that_may_go_to_none_of_the_endpoints_goes_nowhere(names: list
 
 
 def test_a_subset_holds_when_all_in_it_are_doubtful() -> None:
-    fleet, decides = dispatcher("round_robin", A, B, rng=RNG)
-    for _ in range(UNREACHABLE_AFTER):
-        fleet.apply(ScrapeFailed(A, unreachable=True, reason="refused"), 0.0)
+    fleet, decides = dispatcher("round_robin", A, B, C, rng=RNG)
+    for address in (A, B):  # too many for any of them to be ejected
+        for _ in range(UNREACHABLE_AFTER):
+            fleet.apply(ScrapeFailed(address, unreachable=True, reason="refused"), 0.0)
     decision = decides.decide(ask()._replace(among=(Subset.of([A]),)), 0.0)
     assert isinstance(decision, Decision)
     assert decision.addresses == (A,)
+
+
+def test_a_request_that_may_go_to_ejected_endpoints_alone_goes_nowhere() -> None:
+    fleet, decides = dispatcher("round_robin", A, B, rng=RNG)
+    for _ in range(UNREACHABLE_AFTER):
+        fleet.apply(ScrapeFailed(A, unreachable=True, reason="refused"), 0.0)
+    refusal = decides.decide(ask()._replace(among=(Subset.of([A]),)), 0.0)
+    assert refusal == Refusal(RefusalReason.NO_ENDPOINTS, "default")

@@ -140,6 +140,10 @@ async def test_the_faults_can_be_read(http: aiohttp.ClientSession) -> None:
         "freeze": False,
         "error_after": 0,
         "break_after": 0,
+        "comments": False,
+        "slow_health": 0.0,
+        "slow_metrics": False,
+        "unloaded": False,
     }
 
 
@@ -187,3 +191,37 @@ async def test_usage_can_be_told_in_every_event(http: aiohttp.ClientSession) -> 
     usage = [json.loads(event.removeprefix("data: "))["usage"] for event in events]
     assert [one["completion_tokens"] for one in usage] == [0, 1, 2, 3, 4, 4]
     assert len({one["prompt_tokens"] for one in usage}) == 1
+
+
+async def test_a_frozen_engine_may_go_on_sending_comments(http: aiohttp.ClientSession) -> None:
+    """What a vLLM does whose core is frozen or dead, with keep-alive on: bytes are no progress."""
+    await _fault(http, freeze=True, comments=True)
+    async with asyncio.timeout(5), http.post("/v1/completions", json=STREAM) as answer:
+        assert await answer.content.readuntil(b"\n\n") == b": keep-alive\n\n"
+        await _fault(http, reset=True)
+        assert (await answer.content.readuntil(b"\n\n")).startswith(b"data: ")
+
+
+async def test_a_health_page_can_be_slow_while_requests_are_served(http: aiohttp.ClientSession) -> None:
+    await _fault(http, slow_health=100.0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await _status(http, "/health")
+    assert await _status(http) == 200
+
+
+async def test_metrics_can_trickle(http: aiohttp.ClientSession) -> None:
+    await _fault(http, slow_metrics=True)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2), http.get("/metrics") as answer:
+            await answer.read()
+    assert await _status(http) == 200
+
+
+async def test_an_engine_can_live_before_its_model_does(http: aiohttp.ClientSession) -> None:
+    await _fault(http, unloaded=True)
+    assert await _status(http, "/health") == 200
+    assert (await (await http.get("/v1/models")).json())["data"] == []
+    assert await _status(http) == 404
+    await _fault(http, reset=True)
+    assert await _status(http) == 200

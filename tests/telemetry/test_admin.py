@@ -76,7 +76,13 @@ async def test_status_tells_all_there_is_to_know_of_each_endpoint() -> None:
         "kv_events": [],
     }
     known = page["pools"][0]["endpoints"][0]
-    told = {**KNOWN._asdict(), "reachability": "reachable", "models": [], "pace": KNOWN.pace._asdict()}
+    told = {
+        **KNOWN._asdict(),
+        "reachability": "reachable",
+        "health": "healthy",
+        "models": [],
+        "pace": KNOWN.pace._asdict(),
+    }
     del told["cached_tokens"]
     assert known == told
     silent = page["pools"][0]["endpoints"][1]

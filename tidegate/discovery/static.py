@@ -23,6 +23,7 @@ def declared(config: Config) -> PoolsDeclared:
                 told=pool.kv_events is not None,
                 vram=pool.vram.judged,
                 kv_bytes_per_token=pool.vram.kv_bytes_per_token or expected(pool.models),
+                breaker=pool.breaker.rules,
             )
             for pool in config.pools
         )

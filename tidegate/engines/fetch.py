@@ -5,8 +5,10 @@ that is small only on the wire, and a redirect to somewhere else.
 """
 
 import asyncio
+import contextlib
 import errno
 import os
+from collections.abc import AsyncIterator, Mapping
 from types import SimpleNamespace
 
 import aiohttp
@@ -18,19 +20,22 @@ KEEPALIVE_SECONDS = 4.0
 
 CHUNK_BYTES = 65_536
 
+_ANY = {"Accept": "*/*"}
 
-def open_session() -> aiohttp.ClientSession:
+
+def open_session(per_host: int = 1) -> aiohttp.ClientSession:
     """Return a session for ``fetch``, to be closed by the caller.
 
-    It follows no proxy settings, keeps no cookies and sends no credentials. aiohttp itself repeats a GET once when the
-    connection is reset before an answer, which is what a reused connection meets when the engine closed it just then.
+    It opens ``per_host`` connections to an address at most; 0 for any number. It follows no proxy settings, keeps no
+    cookies and sends no credentials. aiohttp itself repeats a GET once when the connection is reset before an answer,
+    which is what a reused connection meets when the engine closed it just then.
     """
     tracing = aiohttp.TraceConfig()
     tracing.on_connection_create_start.append(_connecting)
     tracing.on_connection_create_end.append(_connected)
     return aiohttp.ClientSession(
         # No bound over all hosts: endpoints that hang must not keep the others waiting.
-        connector=aiohttp.TCPConnector(limit=0, limit_per_host=1, keepalive_timeout=KEEPALIVE_SECONDS),
+        connector=aiohttp.TCPConnector(limit=0, limit_per_host=per_host, keepalive_timeout=KEEPALIVE_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "tidegate"},
         auto_decompress=False,
@@ -61,13 +66,49 @@ async def fetch(session: aiohttp.ClientSession, url: str, *, timeout_seconds: fl
         ScrapeError: it did not arrive whole within ``timeout_seconds``, has more than ``max_bytes`` bytes, a status
             other than 200, or a content encoding.
     """
+    async with _asked(session, "GET", url, timeout_seconds) as response:
+        return await _page(response, max_bytes)
+
+
+async def exchange(
+    session: aiohttp.ClientSession,
+    url: str,
+    *,
+    timeout_seconds: float,
+    max_bytes: int,
+    body: Mapping[str, object] | None = None,
+) -> tuple[int, bytes]:
+    """Return the status at ``url``, and what it answers, of which no more than ``max_bytes`` bytes may come.
+
+    With a ``body`` that is posted, as JSON.
+
+    Raises:
+        ScrapeError: no whole answer arrived within ``timeout_seconds``, or it is too large.
+    """
+    method = "GET" if body is None else "POST"
+    async with _asked(session, method, url, timeout_seconds, body, _ANY) as response:
+        return response.status, await _whole(response, max_bytes)
+
+
+@contextlib.asynccontextmanager
+async def _asked(
+    session: aiohttp.ClientSession,
+    method: str,
+    url: str,
+    timeout_seconds: float,
+    body: Mapping[str, object] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """Yield the answer, and hold what is done with it to the deadline too."""
     progress = _Progress()
     try:
         async with (
             asyncio.timeout(timeout_seconds),
-            session.get(url, allow_redirects=False, trace_request_ctx=progress) as response,
+            session.request(
+                method, url, json=body, headers=headers, allow_redirects=False, trace_request_ctx=progress
+            ) as response,
         ):
-            return await _page(response, max_bytes)
+            yield response
     except TimeoutError:
         if progress.connecting:
             raise ScrapeError(Outcome.UNREACHABLE, f"no connection within {timeout_seconds:g} s") from None
@@ -84,17 +125,20 @@ async def fetch(session: aiohttp.ClientSession, url: str, *, timeout_seconds: fl
 
 async def _page(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     refusal = _refusal(response, max_bytes)
-    page = bytearray()
-    if refusal is None:
-        async for chunk in response.content.iter_chunked(CHUNK_BYTES):
-            page += chunk
-            if len(page) > max_bytes:
-                refusal = _too_large(max_bytes)
-                break
     if refusal is not None:
         # What is left of the answer is not worth reading, so the connection cannot be used again.
         response.close()
         raise refusal
+    return await _whole(response, max_bytes)
+
+
+async def _whole(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    page = bytearray()
+    async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+        page += chunk
+        if len(page) > max_bytes:
+            response.close()
+            raise _too_large(max_bytes)
     return bytes(page)
 
 

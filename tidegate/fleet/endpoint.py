@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tidegate.fleet.breaker import BreakerRules
 from tidegate.fleet.gpu import KV_BYTES_PER_TOKEN
+from tidegate.fleet.health import RULES, HealthRules
 from tidegate.fleet.vram import Judged
 
 
@@ -20,6 +21,7 @@ class EndpointSpec:
         gpu: what it runs on, a name of ``gpu.PRIORS``; empty when nobody said.
         node: the GPU host that it runs on, by the name that its agent reports as; empty when nobody said.
         gpus: the UUIDs of the GPUs there that it runs on; empty for all of them.
+        drain: it is to get nothing new.
     """
 
     address: str
@@ -30,6 +32,7 @@ class EndpointSpec:
     gpu: str = ""
     node: str = ""
     gpus: tuple[str, ...] = ()
+    drain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class PoolSpec:
         vram: how the VRAM of its endpoints is judged.
         kv_bytes_per_token: bytes that the KV cache of one token takes.
         breaker: by what endpoints that fail their requests are left alone; ``None``: they are not.
+        health: by which rules its endpoints are judged.
     """
 
     name: str
@@ -60,3 +64,4 @@ class PoolSpec:
     vram: Judged = "auto"
     kv_bytes_per_token: int = KV_BYTES_PER_TOKEN
     breaker: BreakerRules | None = None
+    health: HealthRules = RULES

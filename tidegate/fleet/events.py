@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.evidence import Ending, Evidence
-from tidegate.fleet.health import Reachability
+from tidegate.fleet.health import Health, Reachability
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
+from tidegate.fleet.pool_health import Alarm
 from tidegate.fleet.vram import GpuMemory
 
 
@@ -113,6 +114,11 @@ class GpuMemoryReported:
 
 
 @dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Nothing happened but that: what holds for a time may be over. To be applied about once a second."""
+
+
+@dataclass(frozen=True, slots=True)
 class BlocksStored:
     """The engine at ``address`` says that it keeps these blocks of prompts, of ``block_tokens`` tokens each.
 
@@ -152,6 +158,7 @@ FleetEvent = (
     | BlocksCleared
     | EvidenceReported
     | GpuMemoryReported
+    | TimePassed
 )
 
 
@@ -180,4 +187,41 @@ class ReservationReleased:
     expired: bool = False
 
 
-FleetChange = MembershipChanged | ReachabilityChanged | ReservationReleased
+@dataclass(frozen=True, slots=True)
+class HealthChanged:
+    """The status of an endpoint's health is another than before.
+
+    Attributes:
+        pool: its pool.
+        address: the endpoint.
+        before: how it was.
+        health: how it is.
+        detail: one line for people; may be empty.
+    """
+
+    pool: str
+    address: str
+    before: Health
+    health: Health
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SharesChanged:
+    """The endpoints of ``pool`` get other shares than before, by their health."""
+
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAlarmed:
+    """So many endpoints of ``pool`` look bad that something else is the matter; or that is over."""
+
+    pool: str
+    before: Alarm
+    alarm: Alarm
+
+
+FleetChange = (
+    MembershipChanged | ReachabilityChanged | ReservationReleased | HealthChanged | SharesChanged | PoolAlarmed
+)

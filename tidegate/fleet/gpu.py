@@ -57,6 +57,15 @@ class Pace(NamedTuple):
         """Return how many seconds a step takes that decodes for ``requests`` with ``context`` tokens between them."""
         return self.step_seconds + requests * self.sequence_seconds + context * self.context_seconds
 
+    def stretched(self, by: float) -> "Pace":
+        """Return the pace of one that takes ``by`` times as long for everything."""
+        return self._replace(
+            prefill_seconds=self.prefill_seconds * by,
+            step_seconds=self.step_seconds * by,
+            sequence_seconds=self.sequence_seconds * by,
+            context_seconds=self.context_seconds * by,
+        )
+
     def prompt_token(self, step: float) -> float:
         """Return how many seconds a prompt token takes while steps without prefill take ``step`` seconds."""
         return self.prefill_seconds + step / self.step_tokens

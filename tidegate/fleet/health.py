@@ -1,10 +1,11 @@
-"""Whether an endpoint can be reached, and which ones are left out because they cannot.
+"""How an endpoint is, and whether it can be reached.
 
 Silence is not death: only a connection that does not come about speaks against an endpoint, and only several in a row.
 """
 
 import enum
-from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 UNREACHABLE_AFTER = 3
 """Failed connections in a row before an endpoint is unreachable (memberlist and Envoy's own defaults: 2 to 5)."""
@@ -42,12 +43,67 @@ class ConnectionRecord:
         return changed
 
 
-def ejected(states: Iterable[tuple[str, Reachability]]) -> frozenset[str]:
-    """Return the addresses of a pool that Envoy should no longer know.
+class HealthStatus(enum.Enum):
+    """How an endpoint is, all that is known of it taken together."""
 
-    When more than half of a pool looks unreachable at once, the fault is probably on our side (a broken scraper, a lost
-    network): nobody is ejected then. Envoy's healthy panic threshold is the same half.
+    HEALTHY = "healthy"
+    WARMING = "warming"
+    """It is new, or was away, and gets its share little by little."""
+    DEGRADED = "degraded"
+    """It serves, and gets less."""
+    DRAINING = "draining"
+    """It gets nothing new, and finishes what it has."""
+    EJECTED = "ejected"
+    """It gets nothing; what runs there may finish."""
+
+
+OUT = frozenset({HealthStatus.DRAINING, HealthStatus.EJECTED})
+"""Who gets nothing new: never named by a decision, and not in Envoy's table."""
+
+
+class Health(NamedTuple):
+    """How an endpoint is.
+
+    Attributes:
+        status: in a word.
+        reasons: why; nothing for a healthy one.
+        since: since when, in seconds.
+        share: of what it would get among the others of its pool if it were healthy, 0 to 1.
     """
-    states = list(states)
-    unreachable = frozenset(address for address, state in states if state is Reachability.UNREACHABLE)
-    return unreachable if 2 * len(unreachable) <= len(states) else frozenset()
+
+    status: HealthStatus = HealthStatus.HEALTHY
+    reasons: tuple[str, ...] = ()
+    since: float = 0.0
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class HealthRules:
+    """Where the lines are drawn, for one pool.
+
+    Attributes:
+        hold_seconds: how long an endpoint is ejected at least, the first time. It doubles with each further time.
+        max_hold_seconds: the most that it grows to.
+        calm_seconds: how long nothing must have spoken against an endpoint until it is let off.
+        forgive_seconds: for each such time without an ejection one of the earlier ones is forgotten.
+        warm_up_seconds: how long it takes until an endpoint that joined or came back has its whole share.
+        least_share: the share that it begins with, and that one has which would be ejected if it could be.
+        degraded_share: the share of a degraded endpoint.
+        max_ejected: the most of a pool's endpoints that are ejected at once, 0 to 1.
+        max_ejected_on_hearsay: the most that are ejected at once by the word of GPU agents alone, but always one.
+        panic: when more than this share of a pool's endpoints looks bad, nobody is ejected.
+    """
+
+    hold_seconds: float = 5.0
+    max_hold_seconds: float = 300.0
+    calm_seconds: float = 3.0
+    forgive_seconds: float = 60.0
+    warm_up_seconds: float = 30.0
+    least_share: float = 0.1
+    degraded_share: float = 0.5
+    max_ejected: float = 0.5
+    max_ejected_on_hearsay: float = 0.3
+    panic: float = 0.5
+
+
+RULES = HealthRules()

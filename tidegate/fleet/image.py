@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 
 from tidegate.fleet.breaker import Breaker
+from tidegate.fleet.condition import ConditionImage
 from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.output_lengths import LengthsImage
+from tidegate.fleet.pool_health import AlarmImage
 from tidegate.fleet.rates import ScaleImage
-from tidegate.fleet.vram import UNKNOWN, Vram
+from tidegate.fleet.vram import Vram
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +30,20 @@ class MemberImage:
     own_at_scrape: int
     foreign: float | None
     rates: tuple[ScaleImage, ScaleImage]
-    told: tuple[int, ...] = ()
-    vram: Vram = UNKNOWN
-    breaker: Breaker | None = None
+    told: tuple[int, ...]
+    vram: Vram
+    breaker: Breaker | None
+    condition: ConditionImage
 
 
 @dataclass(frozen=True, slots=True)
 class PoolImage:
-    """One pool, and what it has learned: a request's mean in tokens, and the lengths of answers."""
+    """One pool, and what it has learned: a request's mean in tokens, and the lengths of answers; and its alarm."""
 
     spec: PoolSpec
     request_tokens: float
     outputs: tuple[tuple[str | None, LengthsImage], ...]
+    alarm: AlarmImage
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ others have put there.
 
 import math
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,23 @@ class EngineReport:
     waiting_adapters: frozenset[str] | None = None
 
 
+class AtWork(NamedTuple):
+    """What is known of the work at one endpoint.
+
+    Attributes:
+        requests: requests of ours there.
+        prefill_seconds: how long their prompts take at its pace, one after the other and nothing of them cached.
+        report: what its engine said last; empty where that is too old, or it never did.
+    """
+
+    requests: int
+    prefill_seconds: float
+    report: EngineReport
+
+
+IDLE = AtWork(0, 0.0, EngineReport())
+
+
 def plausible(report: EngineReport) -> EngineReport:
     """Return ``report`` without what no gauge can mean: a value below zero, infinite or not a number is unknown."""
     values = (getattr(report, field.name) for field in fields(report))
@@ -57,6 +75,15 @@ def restarted(before: EngineReport, after: EngineReport) -> bool:
         (before.generation_tokens_total, after.generation_tokens_total),
     )
     return any(was is not None and is_now is not None and is_now < was for was, is_now in counters)
+
+
+def advanced(before: EngineReport, after: EngineReport) -> bool:
+    """Return whether the engine got on with tokens between two of its reports."""
+    counters = (
+        (before.prompt_tokens_total, after.prompt_tokens_total),
+        (before.generation_tokens_total, after.generation_tokens_total),
+    )
+    return any(was is not None and is_now is not None and is_now > was for was, is_now in counters)
 
 
 def foreign_requests(report: EngineReport, own_at_report: int) -> float | None:

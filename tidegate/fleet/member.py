@@ -1,15 +1,20 @@
 """What is known of one endpoint and of one pool, and how readers see it."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 from tidegate.fleet.breaker import SOURCE, Breaker, Circuit
+from tidegate.fleet.condition import Condition
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
+from tidegate.fleet.events import FleetChange, HealthChanged, PoolAlarmed, SharesChanged
 from tidegate.fleet.evidence import FAILURES, Ending, Evidence
 from tidegate.fleet.gpu import prior
-from tidegate.fleet.health import ConnectionRecord, ejected
+from tidegate.fleet.health import OUT, ConnectionRecord
+from tidegate.fleet.image import MemberImage
 from tidegate.fleet.ledger import Inflight, Ledger, Reservation
-from tidegate.fleet.load import EngineReport, MeanTokens, restarted
+from tidegate.fleet.load import AtWork, EngineReport, MeanTokens, restarted
 from tidegate.fleet.output_lengths import PoolOutputLengths
+from tidegate.fleet.pool_health import PoolHealth
 from tidegate.fleet.prefix_index import PrefixIndex
 from tidegate.fleet.prefix_match import PrefixTokens
 from tidegate.fleet.view import Adapters, EndpointView, PoolView
@@ -22,9 +27,6 @@ PRIOR_REQUEST_TOKENS = 1000.0
 
 UNKNOWN = EngineReport()
 
-Said = tuple[Evidence, float]
-"""What a source said, and when, in seconds."""
-
 KEPT_SECONDS = 0.01
 """How long an endpoint is shown as it was, while nothing happens to it: what only time changes (how old its report is,
 what it has prefilled since) changes little in that, and a view is most of what a decision costs."""
@@ -36,8 +38,8 @@ class Member:
     Attributes:
         spec: as declared.
         connections: whether it can be reached.
-        evidence: what each source said of it last, and when, in seconds.
         breaker: what its requests' endings have come to; ``None`` while there is nothing to remember.
+        condition: how it is, by what all sources say of it.
         report: what its engine said last.
         reported_at: when, in seconds; ``None`` when it never did.
         own_at_scrape: requests of ours in flight there when the last scrape began.
@@ -58,8 +60,8 @@ class Member:
         "adapters",
         "assumed",
         "breaker",
+        "condition",
         "connections",
-        "evidence",
         "foreign",
         "own_at_scrape",
         "prefixes",
@@ -82,8 +84,8 @@ class Member:
         self.adapters: Adapters | None = None
         self.work = Work(prior(spec.gpu))
         self.connections = ConnectionRecord()
-        self.evidence: dict[str, Said] = {}
         self.breaker: Breaker | None = None
+        self.condition = Condition()
         self.report = UNKNOWN
         self.reported_at: float | None = None
         self.own_at_scrape = 0
@@ -122,20 +124,55 @@ class Member:
         running, waiting = report.running_adapters, report.waiting_adapters
         self.adapters = None if running is None or waiting is None else Adapters(running, waiting, report.max_adapters)
 
-    def heard(self, reservation: Reservation, ending: Ending, now: float, *, spec: PoolSpec, alone: bool) -> bool:
-        """Take in how a request ended here; return whether the breaker opened or closed by that (see ``Breaker``)."""
+    def at_work(self, inflight: Inflight, oldest: float) -> AtWork:
+        """Return what is known of the work here; a report from before ``oldest`` (seconds) does not count."""
+        fresh = self.reported_at is not None and self.reported_at >= oldest
+        seconds = inflight.prompt_tokens * self.work.rates.pace.prefill_seconds
+        return AtWork(inflight.requests, seconds, self.report if fresh else UNKNOWN)
+
+    def heard(
+        self, reservation: Reservation, ending: Ending, now: float, *, spec: PoolSpec, alone: bool
+    ) -> Evidence | None:
+        """Take in how a request ended here; return what the breaker says if it opened or closed (see ``Breaker``)."""
         rules, breaker = spec.breaker, self.breaker
         if rules is None or (breaker is None and ending is not Ending.BUSY and ending not in FAILURES):
-            return False
+            return None
         if breaker is None:
             breaker = self.breaker = Breaker()
         sent_at = reservation.reserved_at
         if breaker.heard(reservation.id, ending, sent_at, now, self.spec.address, rules, alone=alone):
-            self.evidence[SOURCE] = (breaker.word(now), now)
-            return True
+            return breaker.word(now)
         if ending is Ending.SERVED and breaker.idle(now, rules):
             self.breaker = None
-        return False
+        return None
+
+    def image(self) -> MemberImage:
+        """Return it as plain data."""
+        return MemberImage(
+            self.spec.address,
+            self.connections.failures,
+            self.connections.state,
+            self.report,
+            self.reported_at,
+            self.own_at_scrape,
+            self.foreign,
+            self.work.rates.image(),
+            tuple(self.prefixes.held(self.spec.address)) if self.told else (),
+            self.vram,
+            None if self.breaker is None else dataclasses.replace(self.breaker),
+            self.condition.image(),
+        )
+
+    def restore(self, image: MemberImage) -> None:
+        """Become what ``image`` shows."""
+        self.connections.failures, self.connections.state = image.failures, image.reachability
+        self.report, self.reported_at = image.report, image.reported_at
+        self.own_at_scrape, self.foreign = image.own_at_scrape, image.foreign
+        self.work.rates.restore(image.rates, image.report.kv_capacity_tokens)
+        self.prefixes.resize(image.address, image.report.kv_capacity_tokens)
+        self.prefixes.hold(image.address, image.told[::-1], 1)
+        self.condition.restore(image.condition)
+        self.vram, self.shown = image.vram, None
 
 
 class PoolState:
@@ -144,20 +181,20 @@ class PoolState:
     Attributes:
         spec: as declared.
         members: its endpoints.
-        ejected: those that Envoy should no longer know; ``None`` while that is to be worked out anew.
+        health: judges how its endpoints are.
         request_tokens: tokens of a request with its answer, learned.
         outputs: how long answers are, learned.
         places: where each address stands among them.
         prefixes: what its endpoints' caches hold.
     """
 
-    __slots__ = ("ejected", "members", "outputs", "places", "prefixes", "request_tokens", "spec")
+    __slots__ = ("health", "members", "outputs", "places", "prefixes", "request_tokens", "spec")
 
     def __init__(self, spec: PoolSpec) -> None:
         self.spec = spec
         self.members: tuple[Member, ...] = ()
         self.places: dict[str, int] = {}
-        self.ejected: frozenset[str] | None = None
+        self.health = PoolHealth(spec.health)
         self.request_tokens = MeanTokens(PRIOR_REQUEST_TOKENS)
         self.outputs = PoolOutputLengths()
         self.prefixes = PrefixIndex()
@@ -209,12 +246,9 @@ class PoolState:
 
         Naming the view's fields, or having its constructor take them in their order, would add half to what this takes.
         """
-        out = self.ejected
-        if out is None:
-            out = ejected((one.spec.address, one.connections.state) for one in self.members)
-            self.ejected = out
         spec, reported_at, work = member.spec, member.reported_at, member.work
-        address, weight = spec.address, spec.weight
+        address, weight, pace = spec.address, spec.weight, work.rates.pace
+        status, _, _, share = member.condition.health
         fresh = reported_at is not None and reported_at >= oldest
         report = member.report if fresh else UNKNOWN
         foreign = member.foreign if fresh else None
@@ -227,9 +261,9 @@ class PoolState:
         backlog, busy, failing = work.standing(now) if self.spec.reckons else _NOTHING
         fields = (
             address,
-            weight,
+            weight if share == 1.0 else weight * share,
             member.connections.state,
-            address in out,
+            status in OUT,
             inflight.requests,
             inflight.tokens,
             inflight.requests + foreign,
@@ -243,13 +277,15 @@ class PoolState:
             spec.models,
             spec.max_running,
             member.adapters if fresh else None,
-            work.rates.pace,
+            pace if share == 1.0 else pace.stretched(1.0 / share),
             (inflight.prompt_tokens + inflight.tokens) / 2 + foreign_tokens,
             backlog,
             busy,
             failing,
             None if member.vram.memory is None else self._vram_room(member, inflight, now),
             Circuit.CLOSED if member.breaker is None else member.breaker.circuit(now),
+            status,
+            share,
             0,
         )
         member.shown = shown = _NEW(EndpointView, fields)
@@ -262,11 +298,31 @@ class PoolState:
         set_aside = preallocated(spec.vram, spec.engine, member.report.kv_capacity_tokens)
         return member.vram.room(inflight.tokens, spec.kv_bytes_per_token, now, preallocated=set_aside)
 
-    def judge_anew(self) -> None:
-        """Work out anew who is to be ejected."""
-        self.ejected = None
+    def judge(self, now: float) -> list[FleetChange]:
+        """Have every endpoint be how it is by all that is known at ``now`` (seconds); return what changed."""
+        before = [member.condition.health for member in self.members]
         for member in self.members:
-            member.shown = None
+            if member.breaker is not None and member.breaker.opened_at is not None:
+                # Time alone opens half of it.
+                member.condition.said[SOURCE] = (member.breaker.word(now), now)
+        alarm, changes = self.health.alarm, list[FleetChange]()
+        for place, was in self.health.judge([member.condition for member in self.members], now):
+            member = self.members[place]
+            condition = member.condition
+            changes.append(
+                HealthChanged(self.spec.name, member.spec.address, was, condition.health, condition.weighed.detail)
+            )
+        shares = False
+        for member, was in zip(self.members, before, strict=True):
+            health = member.condition.health
+            if health is not was:
+                member.shown = None
+                shares = shares or health.share != was.share
+        if shares:
+            changes.append(SharesChanged(self.spec.name))
+        if self.health.alarm[:2] != alarm[:2]:
+            changes.append(PoolAlarmed(self.spec.name, alarm, self.health.alarm))
+        return changes
 
 
 _NEW: Callable[[type[EndpointView], tuple[object, ...]], EndpointView] = tuple.__new__

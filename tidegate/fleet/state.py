@@ -1,9 +1,10 @@
 """The fleet: every fact in one place, changed by events alone."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import singledispatchmethod
 
+from tidegate.fleet.condition import REACHED, unreachable
+from tidegate.fleet.declaring import declared
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import (
     BlocksCleared,
@@ -23,13 +24,14 @@ from tidegate.fleet.events import (
     ReservationReleased,
     ScrapeFailed,
     ScrapeStarted,
+    TimePassed,
 )
+from tidegate.fleet.evidence import Ending, Evidence
 from tidegate.fleet.health import Reachability
-from tidegate.fleet.image import FleetImage, MemberImage, PoolImage
+from tidegate.fleet.image import FleetImage, PoolImage
 from tidegate.fleet.ledger import Ledger, Reservation
-from tidegate.fleet.load import foreign_requests, plausible
+from tidegate.fleet.load import IDLE, AtWork, advanced, foreign_requests, plausible
 from tidegate.fleet.member import Member, PoolState
-from tidegate.fleet.prefix_index import MAX_BLOCKS
 from tidegate.fleet.prefix_match import PrefixMatch, PrefixTokens
 from tidegate.fleet.view import PoolView
 
@@ -144,6 +146,14 @@ class Fleet:
         """
         return self._pools[pool].spec.endpoints
 
+    def is_well(self, pool: str) -> bool:
+        """Return whether every endpoint of ``pool`` is healthy.
+
+        Raises:
+            KeyError: there is no such pool.
+        """
+        return self._pools[pool].health.well
+
     def place(self, pool: str, address: str) -> int | None:
         """Return where ``address`` stands among the members of ``pool``; ``None`` when it is none of them.
 
@@ -164,28 +174,19 @@ class Fleet:
         """Return all pools as they are at ``now`` (seconds)."""
         return tuple(self.view(name, now) for name in self._pools)
 
+    def at_work(self, address: str, now: float) -> AtWork:
+        """Return what is known at ``now`` (seconds) of the work at ``address``; nothing of one that is no member."""
+        member = self._endpoints.get(address)
+        return IDLE if member is None else member.at_work(self.ledger.inflight(address), now - self._stale_after)
+
     def image(self) -> FleetImage:
         """Return all of it as plain data."""
         return FleetImage(
             tuple(
-                PoolImage(pool.spec, pool.request_tokens.value, pool.outputs.image()) for pool in self._pools.values()
+                PoolImage(pool.spec, pool.request_tokens.value, pool.outputs.image(), pool.health.image())
+                for pool in self._pools.values()
             ),
-            tuple(
-                MemberImage(
-                    address,
-                    member.connections.failures,
-                    member.connections.state,
-                    member.report,
-                    member.reported_at,
-                    member.own_at_scrape,
-                    member.foreign,
-                    member.work.rates.image(),
-                    tuple(member.prefixes.held(address)) if member.told else (),
-                    member.vram,
-                    dataclasses.replace(member.breaker) if member.breaker is not None else None,
-                )
-                for address, member in self._endpoints.items()
-            ),
+            tuple(member.image() for member in self._endpoints.values()),
             tuple(self.ledger),
         )
 
@@ -203,14 +204,10 @@ class Fleet:
             state.request_tokens.value = pool.request_tokens
             state.outputs.restore(pool.outputs)
         for known in image.members:
-            member = self._endpoints[known.address]
-            member.connections.failures, member.connections.state = known.failures, known.reachability
-            member.report, member.reported_at = known.report, known.reported_at
-            member.own_at_scrape, member.foreign = known.own_at_scrape, known.foreign
-            member.work.rates.restore(known.rates, known.report.kv_capacity_tokens)
-            member.prefixes.resize(known.address, known.report.kv_capacity_tokens)
-            member.prefixes.hold(known.address, known.told[::-1], 1)
-            member.vram, member.shown = known.vram, None
+            self._endpoints[known.address].restore(known)
+        for pool in image.pools:
+            state = self._pools[pool.spec.name]
+            state.health.restore(pool.alarm, [member.condition for member in state.members])
         for reservation in sorted(image.reservations, key=lambda one: one.reserved_at):
             self._work_on(reservation, reservation.reserved_at)
             self.ledger.reserve(reservation, now)
@@ -233,31 +230,18 @@ class Fleet:
         raise TypeError(f"not a fleet event: {event!r}, at {now}")
 
     @_apply.register
-    def _(self, event: PoolsDeclared, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+    def _(self, event: PoolsDeclared, now: float) -> Iterable[FleetChange]:
         before = {name: pool.spec for name, pool in self._pools.items()}
         after = {spec.name: spec for spec in event.pools}
         if list(before.items()) == list(after.items()):
             return
-        pools = {name: self._pools.get(name) or PoolState(spec) for name, spec in after.items()}
-        endpoints: dict[str, Member] = {}
-        most = MAX_BLOCKS // max(1, sum(len(spec.endpoints) for spec in event.pools))
-        for spec in event.pools:
-            pool = pools[spec.name]
-            pool.prefixes.admit((endpoint.address for endpoint in spec.endpoints), most)
-            for endpoint in spec.endpoints:
-                member = self._endpoints.get(endpoint.address) or Member(endpoint, pool.prefixes)
-                member.declare(endpoint, pool.prefixes, told=spec.told)
-                if spec.breaker is None:
-                    member.breaker = None
-                endpoints[endpoint.address] = member
-            pool.spec = spec
-            pool.places = {endpoint.address: place for place, endpoint in enumerate(spec.endpoints)}
-            pool.members = tuple(endpoints[endpoint.address] for endpoint in spec.endpoints)
-            pool.judge_anew()
+        pools, endpoints = declared(event, self._pools, self._endpoints, now)
         added = tuple(address for address in endpoints if address not in self._endpoints)
         removed = tuple(address for address in self._endpoints if address not in endpoints)
         self._pools, self._endpoints = pools, endpoints
         yield MembershipChanged(added, removed)
+        for pool in pools.values():
+            yield from pool.judge(now)
 
     @_apply.register
     def _(self, event: ScrapeStarted, now: float) -> Iterable[FleetChange]:
@@ -275,16 +259,18 @@ class Fleet:
         # both ends is surely ours, so that no request of ours is taken for somebody else's.
         own = max(member.own_at_scrape, self.ledger.inflight(event.address).requests)
         report = plausible(event.report)
+        if advanced(member.report, report):
+            member.condition.progressed_at = now
         member.take(report, foreign_requests(report, own), now)
         before = member.connections.state
         home = next((pool for pool in self._pools.values() if event.address in pool.places), None)
         if report.waiting is not None and home is not None:
             member.work.reported(report.waiting, home.load(member, self.ledger), now)
         if member.connections.succeeded():
-            yield self._reachability_changed(member, before, "it answered")
+            yield from self._reachability_changed(member, before, "it answered", now)
 
     @_apply.register
-    def _(self, event: ScrapeFailed, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+    def _(self, event: ScrapeFailed, now: float) -> Iterable[FleetChange]:
         member = self._endpoints.get(event.address)
         if member is None:
             return
@@ -296,14 +282,26 @@ class Fleet:
             if event.unreachable:
                 # Nothing listens there: whatever it is that comes back begins with an empty cache.
                 member.presume_empty()
-            yield self._reachability_changed(member, before, event.reason)
+            yield from self._reachability_changed(member, before, event.reason, now)
 
-    def _reachability_changed(self, member: Member, before: Reachability, reason: str) -> ReachabilityChanged:
+    def _reachability_changed(
+        self, member: Member, before: Reachability, reason: str, now: float
+    ) -> Iterable[FleetChange]:
         member.shown = None
-        if Reachability.UNREACHABLE in {before, member.connections.state}:  # all others eject nobody
-            for pool in self._pools.values():
-                pool.judge_anew()
-        return ReachabilityChanged(member.spec.address, member.connections.state, reason)
+        yield ReachabilityChanged(member.spec.address, member.connections.state, reason)
+        if Reachability.UNREACHABLE in {before, member.connections.state}:  # all others say nothing new
+            failed = member.connections.state is Reachability.UNREACHABLE
+            yield from self._heard(member, unreachable(reason) if failed else REACHED, now)
+
+    def _heard(self, member: Member, evidence: Evidence, now: float) -> Iterable[FleetChange]:
+        member.shown = None
+        another = member.condition.hear(evidence, now)
+        for pool in self._pools.values():
+            if member.spec.address in pool.places:
+                if another:
+                    yield from pool.judge(now)
+                else:
+                    pool.health.heard(member.condition)
 
     @_apply.register
     def _(self, event: RequestReserved, now: float) -> Iterable[FleetChange]:
@@ -332,6 +330,8 @@ class Fleet:
         pool, member = self._pools.get(reservation.pool), self._endpoints.get(reservation.address)
         if member is not None:
             member.shown = None
+            if event.ending is Ending.SERVED or (event.ending is None and event.output_tokens and not event.failed):
+                member.condition.progressed_at = now
         if pool is not None and member is not None and pool.spec.reckons:
             member.work.ended(
                 reservation.id,
@@ -346,7 +346,8 @@ class Fleet:
         self.ledger.release(reservation.id)
         if member is not None and pool is not None and event.ending is not None:
             alone = not self.ledger.inflight(reservation.address).requests
-            member.heard(reservation, event.ending, now, spec=pool.spec, alone=alone)
+            if word := member.heard(reservation, event.ending, now, spec=pool.spec, alone=alone):
+                yield from self._heard(member, word, now)
         # No tokens at all is no answer: embeddings have none, and say so, and must not make a chat look short.
         if pool is not None and event.output_tokens:
             pool.outputs.observe(reservation.kind, event.output_tokens)
@@ -373,8 +374,13 @@ class Fleet:
     @_apply.register
     def _(self, event: EvidenceReported, now: float) -> Iterable[FleetChange]:
         if member := self._endpoints.get(event.address):
-            member.evidence[event.evidence.source] = (event.evidence, now)
-        return ()
+            yield from self._heard(member, event.evidence, now)
+
+    @_apply.register
+    def _(self, event: TimePassed, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
+        for pool in self._pools.values():
+            if pool.health.is_due(now):
+                yield from pool.judge(now)
 
     @_apply.register
     def _(self, event: GpuMemoryReported, now: float) -> Iterable[FleetChange]:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from tidegate.fleet.breaker import Circuit
 from tidegate.fleet.gpu import Pace, prior
-from tidegate.fleet.health import Reachability
+from tidegate.fleet.health import HealthStatus, Reachability
 
 _PACE = prior("")
 
@@ -28,9 +28,9 @@ class EndpointView(NamedTuple):
 
     Attributes:
         address: ``ip:port``.
-        weight: relative capacity, 1 or more.
+        weight: relative capacity as declared, 1 or more, times ``share``.
         reachability: whether it can be reached.
-        ejected: Envoy no longer knows it.
+        ejected: it gets nothing new, and Envoy no longer knows it; that is so while it drains as well.
         inflight_requests: requests of ours there.
         inflight_tokens: tokens that those may come to hold.
         requests: requests there, ours and those of others that the engine reported; where it is silent, as many of
@@ -45,7 +45,7 @@ class EndpointView(NamedTuple):
         models: the names it serves, of those of its pool; empty when it serves them all.
         max_running: the most requests in its batch; ``None`` is unknown.
         adapters: LoRA adapters there; ``None`` is unknown.
-        pace: how fast it is and what it holds, as learned.
+        pace: how fast it is and what it holds, as learned; as if it were slower where ``share`` is less than 1.
         context: tokens of context that the requests there have between them, ours and those of others; an estimate of
             this moment, where ``tokens`` is what they may come to hold.
         backlog: prompt tokens that we sent there and that are not prefilled yet, as far as can be reckoned.
@@ -53,12 +53,14 @@ class EndpointView(NamedTuple):
         failing: the share of requests, 0 to 1, that failed there of late.
         vram_room_tokens: tokens of context for which there is room in the VRAM; ``None`` where that is no reason.
         circuit: what its breaker says: whether requests may go there.
+        health: how it is.
+        share: of what it would get if it were healthy, 0 to 1.
         cached_tokens: tokens of the prompt at hand that it probably has in its KV cache; the last field, because it is
             the only one that differs from request to request.
     """
 
     address: str
-    weight: int
+    weight: float
     reachability: Reachability
     ejected: bool
     inflight_requests: int
@@ -81,6 +83,8 @@ class EndpointView(NamedTuple):
     failing: float = 0.0
     vram_room_tokens: float | None = None
     circuit: Circuit = Circuit.CLOSED
+    health: HealthStatus = HealthStatus.HEALTHY
+    share: float = 1.0
     cached_tokens: int = 0
 
     @property

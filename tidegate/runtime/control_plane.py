@@ -17,12 +17,15 @@ from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import (
     FleetChange,
     FleetEvent,
+    HealthChanged,
     MembershipChanged,
     ReachabilityChanged,
     RequestEnded,
     RequestProgressed,
     RequestReserved,
     ReservationReleased,
+    SharesChanged,
+    TimePassed,
 )
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
@@ -179,8 +182,9 @@ class ControlPlane:
                 self._publisher.changed()
                 if added or removed:
                     event(logger, "endpoints changed", added=", ".join(added), removed=", ".join(removed))
-            case ReachabilityChanged(address, reachability, reason):
+            case HealthChanged() | SharesChanged():
                 self._publisher.changed()
+            case ReachabilityChanged(address, reachability, reason):
                 level = logging.WARNING if reachability is Reachability.UNREACHABLE else logging.INFO
                 event(logger, f"endpoint {reachability.value}", level=level, address=address, reason=reason)
             case ReservationReleased(reservation, expired):
@@ -248,6 +252,7 @@ class ControlPlane:
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(EXPIRY_SECONDS)
+            self._apply(TimePassed())
             for change in self._fleet.expire(now := time.monotonic()):
                 self._deciding.tell(RequestEnded(change.reservation.id), now)
                 self._tell(change)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tidegate.runtime.checks import Checks
 from tidegate.runtime.part import Part, Surroundings
 from tidegate.runtime.queues import Queues
 from tidegate.runtime.rollouts import Rollouts
@@ -14,4 +15,5 @@ def made(surroundings: Surroundings) -> Sequence[Part]:
         Rollouts.of(surroundings),
         SaturationGauges(surroundings),
         Queues(surroundings),
+        Checks(surroundings),
     )

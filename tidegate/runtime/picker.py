@@ -23,6 +23,7 @@ from tidegate.fleet.events import (
     RequestEnded,
     RequestReserved,
     ReservationReleased,
+    TimePassed,
 )
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
@@ -47,6 +48,9 @@ logger = logging.getLogger("tidegate")
 
 RENEWAL_SECONDS = 5.0
 """Pause between two renewals of what is with the gateway; a lease is 25 seconds at least."""
+
+TICK_SECONDS = 1.0
+"""Pause between two looks at what holds for a time."""
 
 HEALTH_NAMES = ("", "liveness", "readiness", SERVICE)
 """By which names gateways and probes ask for health."""
@@ -110,6 +114,7 @@ class PickerPlane:
                     tasks.create_task(self._scraper.run()),
                     tasks.create_task(self._told.run()),
                     tasks.create_task(self._renew()),
+                    tasks.create_task(self._tick()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
                 ]
                 await self._decider.warm(self._config)
@@ -183,6 +188,11 @@ class PickerPlane:
             self._picked.renew()
             for change in self._fleet.expire(time.monotonic()):
                 self._tell(change)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._apply(TimePassed())
 
     # -- configuration
 

@@ -85,6 +85,7 @@ class Dispatcher:
         self._lanes: dict[str, Lanes] = {}
         self._needed: dict[str, tuple[Filter, ...]] = {}
         self._rooms: Mapping[str, Room] = {}
+        self._needed_while_well: dict[str, tuple[Filter, ...]] = {}
         self._sample = 0.0
         self._record: Callable[[Case], None] | None = None
 
@@ -109,15 +110,14 @@ class Dispatcher:
         pickers = {pool.name: self._picker(pool.name, policies[pool.name]) for pool in declared.pools}
         for policy in policies.values():
             filters.chain(policy.filters)
-        needed = {}
+        needed, while_well = {}, {}
         for pool in declared.pools:
-            chosen = filters.needed(pool, policies[pool.name].filters)
-            if (room := rooms.get(pool.name)) is not None:
-                # Room is what ``fits`` asks for, and more; what does not fit waits.
-                chosen = (*(one for one in chosen if one.name != "fits"), room.filter)
-            needed[pool.name] = chosen
+            names, room = policies[pool.name].filters, rooms.get(pool.name)
+            needed[pool.name] = _with_room(filters.needed(pool, names), room)
+            while_well[pool.name] = _with_room(filters.needed(pool, names, well=True), room)
         self._routes = ModelRoutes(declared.pools)
-        self._policies, self._needed, self._rooms = dict(policies), needed, rooms
+        self._policies, self._rooms = dict(policies), rooms
+        self._needed, self._needed_while_well = needed, while_well
         self._pickers = pickers
         self._lanes = {pool: Lanes(policy.lanes) for pool, policy in policies.items() if policy.lanes}
 
@@ -129,7 +129,7 @@ class Dispatcher:
         return self._make_picker(policy.picker, dict(policy.weights))
 
     def _filters(self, pool: str, policy: Policy) -> tuple[Filter, ...]:
-        chosen = self._needed[pool]
+        chosen = (self._needed_while_well if self._fleet.is_well(pool) else self._needed)[pool]
         if not policy.lanes:
             return chosen
         self._lanes[pool].declare(self._fleet.members(pool))
@@ -252,3 +252,10 @@ class Dispatcher:
         adapter = request.model if is_adapter else request.adapter
         output = self._fleet.expected_output(name, request.max_output_tokens, request.kind)
         return request.placed(name, adapter, output)
+
+
+def _with_room(chosen: tuple[Filter, ...], room: Room | None) -> tuple[Filter, ...]:
+    if room is None:
+        return chosen
+    # Room is what ``fits`` asks for, and more; what does not fit waits.
+    return (*(one for one in chosen if one.name != "fits"), room.filter)

@@ -20,6 +20,11 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         freeze: no step is done and the gauges stay as they are, while ``/health`` goes on: a core that is stuck.
         error_after: a stream ends with an event that says so after as many steps of its tokens; 0 for never.
         break_after: a stream's connection breaks off after as many steps; 0 for never.
+        comments: streams bring a comment a second while they bring nothing else, as with vLLM's
+            ``--sse-keep-alive-interval``; with ``freeze``, a frontend that goes on without its core.
+        slow_health: seconds that ``/health`` and ``/ping`` take: a frontend that is busy.
+        slow_metrics: ``/metrics`` comes a byte a second.
+        unloaded: no model is listed, nor served: an engine that still loads it.
     """
 
     fail_rate: float = 0.0
@@ -29,6 +34,10 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     freeze: bool = False
     error_after: int = 0
     break_after: int = 0
+    comments: bool = False
+    slow_health: float = 0.0
+    slow_metrics: bool = False
+    unloaded: bool = False
 
     def describe(self) -> str:
         """Return the faults that are set, in one line."""
@@ -52,6 +61,10 @@ class _Change(msgspec.Struct, forbid_unknown_fields=True):
     freeze: bool | msgspec.UnsetType = msgspec.UNSET
     error_after: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
     break_after: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
+    comments: bool | msgspec.UnsetType = msgspec.UNSET
+    slow_health: Annotated[float, msgspec.Meta(ge=0, le=1000)] | msgspec.UnsetType = msgspec.UNSET
+    slow_metrics: bool | msgspec.UnsetType = msgspec.UNSET
+    unloaded: bool | msgspec.UnsetType = msgspec.UNSET
     reset: bool = False
     die: bool = False
 

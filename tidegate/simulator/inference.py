@@ -1,5 +1,6 @@
 """The routes that compute: chat, completions, embeddings; from the HTTP request to the model of the engine and back."""
 
+import asyncio
 import random
 import time
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from tidegate.simulator.prompts import TOKEN_BYTES, Answer, block_keys, draw_out
 from tidegate.simulator.sequence import EngineRequest
 from tidegate.simulator.settings import EngineSettings
 from tidegate.simulator.stats import FinishReason
+
+_COMMENT_SECONDS = 1.0
 
 _DIMENSIONS = 256
 """Numbers in an embedding unless the request says otherwise; a model of this size has 4,096."""
@@ -84,6 +87,8 @@ class Inference:
         return f"{self._numbers.getrandbits(64):016x}"
 
     def _submit(self, requests: Sequence[EngineRequest]) -> Inbox:
+        if self._engine.faults.unloaded:
+            raise errors.unknown_model(self._settings.model, "none")
         if self._failures.random() < self._engine.faults.fail_rate:
             raise errors.engine_failed()
         try:
@@ -137,7 +142,7 @@ class Inference:
                 return response
             steps += 1
             events: list[str] = []
-            for update in await inbox.take():
+            for update in await self._news(inbox, response):
                 at, answer = update.sequence, sequences[update.sequence].answer
                 opening = wording.opening(at) if sent[at] == 0 else ""
                 if update.reason is None:
@@ -159,6 +164,16 @@ class Inference:
             await response.write("".join(events).encode())
         await response.write_eof()
         return response
+
+    async def _news(self, inbox: Inbox, response: web.StreamResponse) -> list[Update]:
+        """Wait for news, with a comment now and then where that is wanted."""
+        while self._engine.faults.comments:
+            try:
+                async with asyncio.timeout(_COMMENT_SECONDS):
+                    return await inbox.take()
+            except TimeoutError:
+                await response.write(b": keep-alive\n\n")
+        return await inbox.take()
 
     async def _fails(self, response: web.StreamResponse, request: web.Request, steps: int) -> bool:
         """End a stream that is to fail after so many ``steps``; return whether it was."""

@@ -218,9 +218,11 @@ class _Routes:
             "max_model_len": self._settings.context_tokens,
             "permission": [permission | allowed | more | scope],
         }
-        return _json({"object": "list", "data": [model]})
+        return _json({"object": "list", "data": [] if self.engine.faults.unloaded else [model]})
 
     async def _health(self, _: web.Request) -> web.Response:
+        if self.engine.faults.slow_health:
+            await asyncio.sleep(self.engine.faults.slow_health)
         return web.Response(status=503 if self.engine.faults.unhealthy else 200)
 
     async def _version(self, _: web.Request) -> web.Response:
@@ -229,9 +231,17 @@ class _Routes:
     async def _load(self, _: web.Request) -> web.Response:
         return _json({"server_load": self._inference.inflight})
 
-    async def _metrics(self, _: web.Request) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
         page = metrics_page.render(self._settings, self.engine.gauges, self.engine.model.counters, self._started_at)
-        return web.Response(body=page.encode(), headers={"Content-Type": metrics_page.CONTENT_TYPE})
+        headers = {"Content-Type": metrics_page.CONTENT_TYPE}
+        if not self.engine.faults.slow_metrics:
+            return web.Response(body=page.encode(), headers=headers)
+        trickle = web.StreamResponse(headers=headers)
+        await trickle.prepare(request)
+        for byte in page.encode():  # until the client leaves
+            await trickle.write(bytes([byte]))
+            await asyncio.sleep(1.0)
+        return trickle
 
     async def _reset_prefix_cache(self, _: web.Request) -> web.Response:
         """Forget the KV cache, as vLLM does in its development mode; not while requests run."""

@@ -52,6 +52,7 @@ def _endpoint(view: EndpointView) -> JsonObject:
     fields = {
         **view._asdict(),
         "reachability": view.reachability.value,
+        "health": view.health.value,
         "models": list(view.models),
         "pace": view.pace._asdict(),
     }

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.scheduling.ask import A, B, C, D, Draws, ask, candidate, dispatcher
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
-from tidegate.fleet.events import PoolsDeclared, ScrapeFailed
-from tidegate.fleet.health import UNREACHABLE_AFTER
+from tidegate.fleet.events import PoolsDeclared, ScrapeFailed, TimePassed
+from tidegate.fleet.health import RULES, UNREACHABLE_AFTER
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling.dispatch import Decision, Dispatcher
 from tidegate.scheduling.pickers import session
@@ -48,6 +48,7 @@ def test_only_the_sessions_of_whoever_goes_move_and_only_once(members: tuple[str
     }
     assert picks(decides, range(80), "c") == second
     redeclare(fleet, *members)
+    fleet.apply(TimePassed(), 1.0 + RULES.warm_up_seconds)
     assert picks(decides, range(80), "d") == first
 
 

@@ -20,6 +20,7 @@ from tidegate.fleet.events import (
     RequestReserved,
     ScrapeFailed,
     ScrapeStarted,
+    TimePassed,
 )
 from tidegate.fleet.image import FleetImage
 from tidegate.runtime.workers.framing import frame
@@ -165,6 +166,13 @@ class HasMemory(Message, frozen=True, tag=True):
     event: GpuMemoryReported
 
 
+class Passed(Message, frozen=True, tag=True):
+    """See ``Declared``."""
+
+    now: float
+    event: TimePassed
+
+
 Fact = (
     Declared
     | Scraping
@@ -177,6 +185,7 @@ Fact = (
     | Cleared
     | Judged
     | HasMemory
+    | Passed
 )
 ToWorker = Welcome | Prepare | Decide | Taught | Stop | Answered | Fact
 
@@ -192,6 +201,7 @@ _FACTS: Final = {
     BlocksCleared: Cleared,
     EvidenceReported: Judged,
     GpuMemoryReported: HasMemory,
+    TimePassed: Passed,
 }
 
 

@@ -3,7 +3,8 @@
 A filter's file defines ``keep(request, candidates)``, which returns those that may serve the request. A filter that
 would leave nobody is passed over, because a doubtful endpoint beats a sure refusal; not so a file with ``HARD = True``,
 which says what cannot be. A filter that only reads what is declared may define ``idle(pool)``: whether it keeps every
-endpoint of a pool of that declaration; it is not asked there then.
+endpoint of a pool of that declaration; it is not asked there then. Nor is one with
+``HEEDS_HEALTH = True`` where everybody is healthy.
 """
 
 import importlib
@@ -35,6 +36,7 @@ class Filter(NamedTuple):
     keep: Keep
     hard: bool
     idle: Callable[[PoolSpec], bool] | None = None
+    heeds_health: bool = False
 
 
 class Step(NamedTuple):
@@ -79,27 +81,37 @@ def find(name: str) -> Filter:
     if name not in names():
         raise KeyError(name)
     module = importlib.import_module(f"{__name__}.{name}")
-    return Filter(name, cast("Keep", module.keep), getattr(module, "HARD", False), getattr(module, "idle", None))
+    return Filter(
+        name,
+        cast("Keep", module.keep),
+        getattr(module, "HARD", False),
+        getattr(module, "idle", None),
+        getattr(module, "HEEDS_HEALTH", False),
+    )
 
 
 @cache
 def chain(chosen: tuple[str, ...]) -> tuple[Filter, ...]:
-    """Return the hard filters, and then those ``chosen``, in that order.
+    """Return the hard filters, those on health last, and then those ``chosen``, in that order.
 
     Raises:
         KeyError: there is no filter of such a name.
     """
-    hard = tuple(found for found in map(find, names()) if found.hard)
+    hard = sorted((found for found in map(find, names()) if found.hard), key=lambda found: found.heeds_health)
     return (*hard, *(found for found in map(find, chosen) if not found.hard))
 
 
-def needed(pool: PoolSpec, chosen: tuple[str, ...]) -> tuple[Filter, ...]:
-    """Return ``chain(chosen)`` without those that keep every endpoint of ``pool``.
+def needed(pool: PoolSpec, chosen: tuple[str, ...], *, well: bool = False) -> tuple[Filter, ...]:
+    """Return ``chain(chosen)`` without those that keep every endpoint of ``pool``, all of which are ``well``, or not.
 
     Raises:
         KeyError: there is no filter of such a name.
     """
-    return tuple(found for found in chain(chosen) if found.idle is None or not found.idle(pool))
+    return tuple(
+        found
+        for found in chain(chosen)
+        if not (found.idle is not None and found.idle(pool)) and not (well and found.heeds_health)
+    )
 
 
 def screen(
@@ -110,7 +122,7 @@ def screen(
 ) -> Screened:
     """Let ``filters`` leave out candidates, one after the other; what each did is added to ``steps``."""
     doubtful = False
-    for name, keep, hard, _ in filters:
+    for name, keep, hard, *_ in filters:
         kept = keep(request, candidates)
         passed_over = not kept and not hard
         if steps is not None:

@@ -10,6 +10,8 @@ from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.view import EndpointView
 from tidegate.scheduling.request import InferenceRequest
 
+HEEDS_HEALTH = True
+
 
 def idle(pool: PoolSpec) -> bool:
     """Return whether the endpoints of ``pool`` have no breakers."""

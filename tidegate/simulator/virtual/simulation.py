@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.fleet.endpoint import PoolSpec
-from tidegate.fleet.events import LoadReported, PoolsDeclared, RequestEnded, ScrapeFailed, ScrapeStarted
+from tidegate.fleet.events import (
+    LoadReported,
+    PoolsDeclared,
+    RequestEnded,
+    ScrapeFailed,
+    ScrapeStarted,
+    TimePassed,
+)
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling import pickers
@@ -36,6 +43,9 @@ _LEASE_SECONDS = 1e12
 _LOOK_SECONDS = 0.25
 """How often it is looked for room that came about without an event, as live."""
 _BYTES_PER_TOKEN = 4
+
+TICK_SECONDS = 1.0
+"""How often it is looked whether what holds for a time is over, as live."""
 
 
 def policies() -> tuple[str, ...]:
@@ -125,6 +135,7 @@ class Simulation:
         for fault in self._conditions.faults:
             self._at(fault.at, self._begin_fault, fault)
         self._at(0.0, self._sample, None)
+        self._at(TICK_SECONDS, self._tick, None)
         events, told = self._events, 0
         while events and self._left:
             self.now, _, call, argument = heapq.heappop(events)
@@ -305,6 +316,10 @@ class Simulation:
         self._fleet.apply(LoadReported(*what), self.now)
         if self._waiting:
             self._look()
+
+    def _tick(self, _: None) -> None:
+        self._fleet.apply(TimePassed(), self.now)
+        self._at(self.now + TICK_SECONDS, self._tick, None)
 
     def _sample(self, _: None) -> None:
         """Look at the true state of all engines, for the report."""
