@@ -127,6 +127,6 @@ def test_classes_are_counted_each_on_its_own() -> None:
 def test_the_workload_of_classes_has_its_shares() -> None:
     arrivals = synthetic.make("classes", 5_000, 10.0, 3).arrivals
     priorities, tenants = Counter(one.priority for one in arrivals), Counter(one.tenant for one in arrivals)
-    assert [priorities[priority] / 5_000 for priority in (10, 0, -1)] == pytest.approx([0.2, 0.4, 0.4], abs=0.03)
+    assert [priorities[priority] / 5_000 for priority in (10, 0, -1)] == pytest.approx([0.1, 0.5, 0.4], abs=0.03)
     assert tenants["greedy"] / 5_000 == pytest.approx(0.5, abs=0.03)
     assert len(tenants) == 4

@@ -127,12 +127,12 @@ def _sessions(rng: Random, requests: int, rate: float, mean_turns: float = 5.0, 
 
 
 def _classes(rng: Random, requests: int, rate: float) -> list[Arrival]:
-    """Two in ten urgent, four normal, four batch work; of four tenants, of which one asks for as much as the others."""
+    """One in ten urgent, five normal, four batch work; of four tenants, of which one asks for as much as the others."""
     tenants, priorities = ("a", "b", "c", "greedy"), (10, 0, -1)
     now, arrivals = 0.0, list[Arrival]()
     for _ in range(requests):
         now += rng.expovariate(rate)
-        (tenant,), (priority,) = rng.choices(tenants, (1, 1, 1, 3)), rng.choices(priorities, (2, 4, 4))
+        (tenant,), (priority,) = rng.choices(tenants, (1, 1, 1, 3)), rng.choices(priorities, (1, 5, 4))
         prompt, answer = _length(rng, PROMPT_TOKENS), _length(rng, OUTPUT_TOKENS)
         arrivals.append(Arrival(now, prompt, answer, tenant=tenant, priority=priority))
     return arrivals
