@@ -15,7 +15,7 @@ from tidegate.simulator.virtual import capacity, synthetic
 from tidegate.simulator.virtual.conditions import Conditions
 from tidegate.simulator.virtual.fleet import FleetSpec
 from tidegate.simulator.virtual.outcome import Outcome
-from tidegate.simulator.virtual.report import Percentiles
+from tidegate.simulator.virtual.percentiles import Percentiles
 from tidegate.simulator.virtual.simulation import Simulation, policies
 from tidegate.simulator.virtual.workload import Workload
 

@@ -32,7 +32,7 @@ from tidegate.simulator.profiles import PROFILES, Profile
 from tidegate.simulator.virtual import synthetic
 from tidegate.simulator.virtual.conditions import Conditions
 from tidegate.simulator.virtual.fleet import FleetSpec
-from tidegate.simulator.virtual.report import Percentiles
+from tidegate.simulator.virtual.percentiles import Percentiles
 from tidegate.simulator.virtual.simulation import Simulation
 from tidegate.simulator.virtual.workload import Arrival, Workload
 

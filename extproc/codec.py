@@ -262,6 +262,13 @@ def _tell(reply: ext_proc_pb2.ProcessingResponse, told: Mapping[str, str]) -> No
         about[name].string_value = value
 
 
+def more_time(seconds: float) -> bytes:
+    """Return the reply that has Envoy wait ``seconds`` more for the one to come; Envoy takes one for each message."""
+    reply = ext_proc_pb2.ProcessingResponse()
+    reply.override_message_timeout.FromMilliseconds(round(seconds * 1000))
+    return reply.SerializeToString()
+
+
 def refusal(error: ApiError, known: Mapping[str, str], shape: Shape = Shape.OPENAI) -> bytes:
     """Return the reply that has Envoy answer the client with ``error`` in ``shape``; ``known`` as for ``answer``."""
     return _immediate(error.status, error.body(shape), error.reason, error.headers, known)

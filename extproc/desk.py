@@ -8,6 +8,7 @@ from extproc.intake import Intake
 from extproc.sessions import SessionKeys
 from tidegate.scheduling.caller import Caller
 from tidegate.scheduling.dispatch import Decision, Refusal
+from tidegate.scheduling.line import Asker, Turnaway
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.routes import Routes
 from tidegate.tokens.count import TokenCount
@@ -69,6 +70,40 @@ class Gate(Protocol):
         ...
 
 
+class Wait(Protocol):
+    """A request that waits for room."""
+
+    @property
+    def seconds(self) -> float:
+        """For how long it may wait."""
+        ...
+
+    @property
+    def estimate(self) -> float | None:
+        """For how many seconds it probably will; ``None`` is unknown."""
+        ...
+
+    async def over(self) -> Decision | Refusal | Turnaway:
+        """Return what becomes of it, within ``seconds``. A decision holds a reservation, which is then the caller's."""
+        ...
+
+    def leave(self) -> None:
+        """Take it out, whose client left: nothing is held for it any more that ``over`` has not returned."""
+        ...
+
+
+class WaitingRoom(Protocol):
+    """Where requests wait for room in their pools."""
+
+    def ask(self, request: InferenceRequest, asker: Asker) -> Decision | Refusal | Turnaway | Wait:
+        """Decide on ``request``, now if it is its turn. Whoever has a ``Wait`` leaves it in the end."""
+        ...
+
+    def wait(self, request: InferenceRequest, asker: Asker) -> Decision | Refusal | Turnaway | Wait:
+        """Do the same with a request that a refusal says there is no room for, as that has it."""
+        ...
+
+
 class ToldPrefixes(Protocol):
     """The beginnings of prompts for engines that tell what they cache."""
 
@@ -87,6 +122,11 @@ class Desk(Protocol):
     @property
     def gate(self) -> Gate | None:
         """What asks who comes; ``None`` where everybody may."""
+        ...
+
+    @property
+    def waiting_room(self) -> WaitingRoom | None:
+        """Where requests wait for room; ``None`` where they do not."""
         ...
 
     @property

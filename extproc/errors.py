@@ -63,6 +63,7 @@ class ApiError(Exception):
         param: the field at fault, such as ``messages[2].content``.
         code: what the error is, for programs.
         headers: further response headers.
+        extra: further fields of the error.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class ApiError(Exception):
         param: str | None = None,
         code: str | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
+        extra: Mapping[str, float | None] = MappingProxyType({}),
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -84,13 +86,16 @@ class ApiError(Exception):
         self.param = param
         self.code = code
         self.headers = headers
+        self.extra = extra
 
     def body(self, shape: Shape = Shape.OPENAI) -> bytes:
         """Return the JSON body of the response."""
         if shape is Shape.ANTHROPIC:
             kind = _ANTHROPIC_TYPES.get(self.status, "api_error" if self.status >= 500 else INVALID_REQUEST)
-            return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": self.message}})
-        error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+            return msgspec.json.encode(
+                {"type": "error", "error": {"type": kind, "message": self.message, **self.extra}}
+            )
+        error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code, **self.extra}
         return msgspec.json.encode({"error": error})
 
 

@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from extproc import affinity, claims, codec, deadline, passing_codec
+from extproc import affinity, claims, codec, deadline, passing_codec, waiting
 from extproc.apis import PASSED_ON, Api, Parse, engine_path, match
 from extproc.body import ParsedBody
-from extproc.desk import Desk
+from extproc.desk import Desk, Wait
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
 from extproc.injection import injected
 from extproc.passage import Passage
@@ -21,9 +21,13 @@ from extproc.routed import Routed, Who, count, follow
 from extproc.stream import Action, Event, LocalProtocolError, Stream
 from extproc.usage import Usage
 from tidegate.scheduling.dispatch import Decision, Refusal
+from tidegate.scheduling.line import Turnaway
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.routes import Routes
 from tidegate.tokens import prefix
+
+PATIENCE_SECONDS = 3.0
+"""How much longer than a request may wait for its turn Envoy waits for what became of it."""
 
 
 class Abandoned(Exception):  # noqa: N818  nothing is in error: the client left
@@ -62,7 +66,11 @@ async def exchange(  # noqa: C901  one case for each action
                     case Action.MATCH:
                         actions = stream.step(visit.match(stream))
                     case Action.DECIDE:
-                        actions = stream.step(await visit.decide(stream))
+                        event = await visit.decide(stream)
+                        if visit.wait is not None:
+                            yield codec.more_time(visit.wait.seconds + PATIENCE_SECONDS)
+                            event = await visit.waited(stream)
+                        actions = stream.step(event)
                     case Action.ROUTE_BODY | Action.ROUTE_HEADERS | Action.REFUSE:
                         yield visit.reply(action)
                         visit.delivered()
@@ -87,6 +95,7 @@ class _Visit:
     __slots__ = (
         "_answer",
         "_api",
+        "_asked",
         "_coding",
         "_deadline",
         "_decision",
@@ -105,6 +114,8 @@ class _Visit:
         "_session",
         "_shape",
         "_timeout",
+        "_told",
+        "wait",
     )
 
     def __init__(self, desk: Desk) -> None:
@@ -128,6 +139,9 @@ class _Visit:
         self._request_id = ""
         self._session = ""
         self._passage: Passage | None = None
+        self._asked = ""
+        self._told: dict[str, str] | None = None
+        self.wait: Wait | None = None
 
     def match(self, stream: Stream) -> Event:
         self._request_id = stream.headers.get("x-request-id", "")
@@ -170,11 +184,31 @@ class _Visit:
         except ApiError as error:
             return self._refused(error)
 
+    async def waited(self, stream: Stream) -> Event:
+        """Return what became of the wait, once it is over."""
+        if self.wait is None or self._api is None or self._request is None:
+            raise LocalProtocolError("a wait for nothing")
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            outcome = await self.wait.over()
+            if not isinstance(outcome, Decision):
+                if isinstance(outcome, Turnaway) and self._timeout is not None and clock() >= self._deadline:
+                    raise deadline.missed()
+                return self._not_decided(outcome)
+            self._decision, self._held = outcome, outcome.reservation.id
+            self._told = waiting.told(clock() - began, self.wait.estimate)
+            if self._request.stream and self._api.usage is Usage.CHAT_COMPLETIONS and self._coding is None:
+                await self._ask_for_usage(stream, outcome.pool)
+        except ApiError as error:
+            return self._refused(error)
+        return Event.DECIDED
+
     async def _decide(self, stream: Stream) -> Event:
         if self._api is None or self._api.parse is None:
             raise LocalProtocolError("a decision before there was an API")
         parsed = await self._desk.intake.read(self._reading(self._api.parse), stream.body, self._coding)
-        self._known["model"] = asked = parsed.model
+        self._known["model"] = self._asked = parsed.model
         if self._routes is not None:
             found = await self._follow(self._routes, self._api, stream, parsed)
             parsed, prompt = found.parsed, found.prompt
@@ -200,15 +234,37 @@ class _Visit:
         )
         if self._passage is not None:
             await self._passage.enter(self._request)
-        outcome = self._desk.decide(self._request)
-        if isinstance(outcome, Refusal):
-            if outcome.pool:
-                self._known["pool"] = outcome.pool
-            raise of_refusal(outcome, asked)
+        outcome: Decision | Refusal | Turnaway | Wait
+        if waiting.is_batch(stream.headers, self._passage):
+            outcome = self._queue(stream, self._request, refused=False)
+        else:
+            outcome = self._desk.decide(self._request)
+            if isinstance(outcome, Refusal) and outcome.request is not None:
+                outcome = self._queue(stream, outcome.request, refused=True)
+        if not isinstance(outcome, Decision):
+            return self._not_decided(outcome)
         self._decision, self._held = outcome, outcome.reservation.id
         if parsed.stream and self._api.usage is Usage.CHAT_COMPLETIONS and self._coding is None:
             await self._ask_for_usage(stream, outcome.pool)
         return Event.DECIDED
+
+    def _queue(
+        self, stream: Stream, request: InferenceRequest, *, refused: bool
+    ) -> Decision | Refusal | Turnaway | Wait:
+        """Have a request wait for its turn that was ``refused`` for want of room, or is not to look for it itself."""
+        if (room := self._desk.waiting_room) is None:
+            return self._desk.decide(request)
+        until = None if self._timeout is None else self._deadline
+        asker = waiting.asker(stream.headers, self._passage, len(stream.body), until)
+        return room.wait(request, asker) if refused else room.ask(request, asker)
+
+    def _not_decided(self, outcome: Refusal | Turnaway | Wait) -> Event:
+        if not isinstance(outcome, Refusal | Turnaway):
+            self.wait = outcome
+            return Event.DECIDED  # which is what is waited for
+        if outcome.pool:
+            self._known["pool"] = outcome.pool
+        raise of_refusal(outcome, self._asked) if isinstance(outcome, Refusal) else waiting.turned_away(outcome)
 
     def _reading(self, parse: Parse) -> Parse:
         """Return ``parse`` with what the configuration has read besides."""
@@ -249,6 +305,8 @@ class _Visit:
         usage, read = self._api.usage, self._decision.pool in self._desk.catalogue().reading
         about, timeout = (self._request, self._decision, usage), self._timeout
         told = None if self._passage is None else self._passage.told
+        if self._told is not None:
+            told = self._told if told is None else {**told, **self._told}
         if action is Action.ROUTE_HEADERS:
             return codec.decision_on_headers(*about, timeout=timeout, read=read, told=told, path=self._path)
         return codec.decision_on_body(*about, self._rewritten, timeout=timeout, read=read, told=told, path=self._path)
@@ -261,6 +319,8 @@ class _Visit:
                 self._passage.delivered()
 
     def leave(self) -> None:
+        if self.wait is not None:
+            self.wait.leave()
         if self._held is not None:
             held, self._held = self._held, None
             self._desk.abandon(held)

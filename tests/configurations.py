@@ -97,6 +97,19 @@ EVERY_KEY: dict[str, Any] = {
             "usage": "stream",
             "inject_usage": False,
             "objective": {"ttft_seconds": 2.5, "waiting": 8.0},
+            "queue": {
+                "enabled": True,
+                "max_requests": 10,
+                "max_tokens": 20_000,
+                "max_bytes": 100_000,
+                "max_requests_per_tenant": 5,
+                "max_tokens_per_tenant": 10_000,
+                "max_wait_seconds": 20.0,
+                "batch_max_wait_seconds": 200.0,
+                "batch_share": 0.5,
+                "ageing_seconds": 5.0,
+                "max_running": 64,
+            },
             "breaker": {
                 "enabled": False,
                 "consecutive": 3,
@@ -214,6 +227,7 @@ EVERY_KEY_OF_TENANTS: dict[str, Any] = {
         {
             "name": "gold",
             "priority": 10,
+            "weight": 2.0,
             "reserve": "expected",
             "limits": {**EVERY_LIMIT},
             "models": [{"model": "llama-*", "limits": {**EVERY_LIMIT}}],

@@ -26,7 +26,7 @@ def triggers() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_what_autoscalers_ask_for_is_exported() -> None:
     asked = set(re.findall(r"\btidegate_\w+", "".join(one["metadata"]["query"] for one in triggers()) + PAGE))
-    assert len(asked) == 4
+    assert len(asked) == 5
     assert asked <= exported()
 
 

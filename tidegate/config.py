@@ -22,6 +22,7 @@ from tidegate.config_discovery import Discovery
 from tidegate.config_kv_events import KvEvents, untold
 from tidegate.config_objective import Objective
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
+from tidegate.config_queue import Queue
 from tidegate.config_routes import MAX_ROUTES, Route, senseless
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
 from tidegate.config_tenants import Authentication, Key, Tenant, Tier
@@ -174,6 +175,7 @@ class Pool(Section):
         "their caches. Needs `tidegate[kv-events]`, and `tokenizer` for prompts that are text. Default: nowhere.",
     )
     vram: Vram = Field(Vram(), description="How the VRAM that GPU agents report bounds a request.")
+    queue: Queue = Field(Queue(), description="Where requests wait that find no room.")
     usage: Literal["access_log", "stream"] = Field(
         "access_log",
         description="What reads token usage out of the answers. `access_log`: Envoy, and no byte passes through "

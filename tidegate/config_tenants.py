@@ -91,6 +91,13 @@ class Tier(Section):
 
     name: Name = Field(description="Unique name: lower-case letters, digits and hyphens.")
     priority: int = Field(0, ge=-100, le=100, description="The highest priority of its requests; larger is sooner.")
+    weight: float = Field(
+        1.0,
+        ge=0.01,
+        le=100.0,
+        allow_inf_nan=False,
+        description="The share of each of its tenants, beside others of the same priority, of what a queue lets go.",
+    )
     reserve: Literal["limit", "expected"] = Field(
         "limit",
         description="What is reserved for an answer until its usage is known: the `limit` that the request sets itself "

@@ -49,6 +49,9 @@ def attributes(config: Config) -> list[str]:
 CHANGES_HEADERS = "x-request-timeout"
 """The request header whose answer is a header for Envoy, which in one exchange it would not take."""
 
+PRIORITY_HEADER = "x-request-priority"
+"""The request header that says what a request is worth to its client; few have it, so it is none of the attributes."""
+
 
 _SEND, _SKIP = ext_proc.ProcessingModeHeaderSendMode.SEND, ext_proc.ProcessingModeHeaderSendMode.SKIP
 
@@ -89,4 +92,5 @@ def in_one_alone(config: Config) -> list[route.HeaderMatcher]:
         route.HeaderMatcher(name=":method", string_match=matcher.StringMatcher(exact="POST")),
         route.HeaderMatcher(name="content-length", string_match=length),
         route.HeaderMatcher(name=CHANGES_HEADERS, present_match=False),
+        route.HeaderMatcher(name=PRIORITY_HEADER, present_match=False),
     ]

@@ -15,9 +15,9 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Config
-from xds import fail_open, identity
+from xds import fail_open, identity, queues
 from xds.answer_filters import answer_filter
-from xds.exchanges import CHANGES_HEADERS, also_read, attributes, processing_mode
+from xds.exchanges import CHANGES_HEADERS, PRIORITY_HEADER, also_read, attributes, processing_mode
 from xds.messages import grpc_service, seconds
 from xds.names import (
     BUFFER_FILTER,
@@ -33,7 +33,7 @@ from xds.routes import other_hosts
 
 READ_BY_A_DECISION = (
     *(":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id"),
-    *("x-session-id", "anthropic-version", CHANGES_HEADERS),
+    *("x-session-id", "anthropic-version", CHANGES_HEADERS, PRIORITY_HEADER),
 )
 """The headers that ext_proc is always sent. What no decision reads does not leave Envoy; credentials do where there
 are tenants, who show them to a decision."""
@@ -95,6 +95,8 @@ def _ext_proc(config: Config, smugglers: str, *, fail_open: bool) -> ext_proc.Ex
         failure_mode_allow=fail_open,
         status_on_error=envoy_type.HttpStatus(code=envoy_type.StatusCode.ServiceUnavailable),
         message_timeout=seconds(config.limits.decision_timeout_seconds),
+        # A request that waits for its turn has us say so, and for how long: a decision that hangs is still noticed.
+        max_message_timeout=seconds(queues.most_patience(config)) if queues.wanted(config) else None,
         processing_mode=processing_mode(headers=True),
         request_attributes=attributes(config),
         forward_rules=ext_proc.HeaderForwardingRules(

@@ -6,6 +6,7 @@ from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager i
 from envoy_data_plane.google.protobuf import Any
 
 from tidegate.config import Config
+from xds import queues
 from xds.access_log import access_log, access_log_options
 from xds.edge_headers import strip_control_headers
 from xds.filters import http_filters
@@ -55,7 +56,12 @@ def _connection_manager(config: Config) -> hcm.HttpConnectionManager:
         access_log=[access_log()],
         access_log_options=access_log_options(),
         # It also runs while a decision is awaited, so it must not end that wait before its own deadline does.
-        stream_idle_timeout=seconds(max(limits.idle_timeout_seconds, limits.decision_timeout_seconds + SLACK_SECONDS)),
+        stream_idle_timeout=seconds(
+            max(
+                limits.idle_timeout_seconds,
+                max(limits.decision_timeout_seconds, queues.most_patience(config)) + SLACK_SECONDS,
+            )
+        ),
         request_headers_timeout=seconds(HEADERS_SECONDS),
         request_timeout=seconds(REQUEST_SECONDS),
         # Clients know OpenAI's x-request-id; ours is the id under which the log and the engine know the request.

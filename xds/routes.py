@@ -13,7 +13,7 @@ from envoy_data_plane.google.protobuf import Any
 from protos import ai_pb2
 from tidegate.config import Config, Limits, Pool
 from tidegate.config_routes import engine_paths
-from xds import credentials, fail_open
+from xds import credentials, fail_open, queues
 from xds.answer_filters import read_answers
 from xds.exchanges import in_one, in_one_alone
 from xds.messages import seconds
@@ -75,7 +75,7 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
         request_headers_to_remove=["accept-encoding", DEADLINE_HEADER, *credentials.of_callers(config)],
         # What an engine says to gateways is not for clients.
         response_headers_to_remove=[SERVED_KEY, "endpoint-load-metrics"],
-        response_headers_to_add=credentials.told(config),
+        response_headers_to_add=[*credentials.told(config), *queues.told(config)],
     )
 
 

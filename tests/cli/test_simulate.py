@@ -76,6 +76,26 @@ def test_faults_are_made() -> None:
     assert faulty[0]["end_to_end"]["p99"] > sound[0]["end_to_end"]["p99"]
 
 
+def test_with_a_queue_classes_and_waits_are_told() -> None:
+    arguments = ("--fleet", "a100:1", "--workload", "classes", "--requests", "300", "--utilisation", "4")
+    queued = (*arguments, "--policy", "least_tokens", "--queue", "1.5")
+    result = run(*queued)
+    assert result.exit_code == 0, result.output
+    assert "turned away" in result.stdout
+    assert "relative p50" in result.stdout
+    assert [line.split()[1] for line in result.stdout.splitlines() if line.strip().startswith("least")][1:4] == [
+        "10",
+        "0",
+        "-1",
+    ]
+    (report,) = reports(*queued)
+    assert report["waits"]["requests"] > 0
+    assert [one["priority"] for one in report["classes"]] == [10, 0, -1]
+    without = run(*arguments, "--policy", "least_tokens").stdout
+    assert "turned away" in without
+    assert "relative p50" not in without
+
+
 def test_the_number_of_endpoints_is_searched() -> None:
     arguments = ("--fleet", "a100:1", "--requests", "100", "--policy", "least_request", "--capacity", "--rate", "20")
     result = run(*arguments)

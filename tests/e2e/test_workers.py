@@ -66,8 +66,8 @@ def test_a_burst_through_two_workers_spreads_evenly(tmp_path: Path, held: list[H
         streams = [Stream(stack, 1) for _ in range(32)]
         until(lambda: sum(_inflight(stack)) == 32, 60, "all are in flight")
         seen = _inflight(stack)
-        # 8 each; on a busy machine a worker may hear of the other's picks a few late, and both choose the same then.
-        assert max(seen) - min(seen) <= 4, seen
+        # 8 each. On a busy machine a worker hears of the other's picks late; taking turns among equals makes up for it.
+        assert max(seen) - min(seen) <= 2, seen
         assert len(seen) == 4
         _end(stack, held, streams)
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from extproc.body import ParsedBody
-from extproc.desk import Catalogue, Gate
+from extproc.desk import Catalogue, Gate, WaitingRoom
 from extproc.intake import Intake
 from extproc.sessions import SessionKeys
 from tidegate.fleet.ledger import Reservation
@@ -33,6 +33,7 @@ class FakeDesk:
     def __init__(self) -> None:
         self.intake = Intake()
         self.gate: Gate | None = None
+        self.waiting_room: WaitingRoom | None = None
         self.ids = 0
         self.live: set[str] = set()
         self.abandoned: list[str] = []

@@ -1,6 +1,6 @@
 """The part that says how full the pools are."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -10,10 +10,31 @@ from tidegate.discovery import static
 from tidegate.fleet.state import Fleet
 from tidegate.runtime.part import Surroundings
 from tidegate.runtime.saturation import SaturationGauges
+from tidegate.scheduling.line import Standing
 from tidegate.scheduling.saturation import Backlog
 from tidegate.telemetry.metrics import Metrics
 
+if TYPE_CHECKING:
+    from tidegate.runtime.waiting_room import WaitingRoom
+
 ADDRESS = "10.0.0.1:8000"
+
+
+class Room:
+    """A waiting room in which so much waits for each pool, half of it batch work."""
+
+    def __init__(self, backlog: Backlog) -> None:
+        self._backlog = backlog
+
+    def standings(self) -> list[Standing]:
+        requests, tokens = self._backlog.requests // 2, self._backlog.tokens // 2
+        return [
+            Standing(pool, batch, requests, tokens, 0, 0.0) for pool in ("awake", "asleep") for batch in (False, True)
+        ]
+
+    def rate(self, pool: str) -> float | None:
+        assert pool
+        return self._backlog.rate
 
 
 def config(objective: dict[str, Any] | None = None) -> Config:
@@ -26,7 +47,8 @@ def config(objective: dict[str, Any] | None = None) -> Config:
 def watched(config: Config, waiting: Backlog) -> tuple[Metrics, SaturationGauges]:
     fleet = Fleet(45.0)
     metrics = Metrics(lambda: fleet.views(0.0), lambda: 0)
-    part = SaturationGauges(Surroundings(fleet, lambda fact: None, metrics, config, lambda: None), lambda _: waiting)
+    room = cast("WaitingRoom", Room(waiting))
+    part = SaturationGauges(Surroundings(fleet, lambda fact: None, metrics, config, lambda: None, room))
     declared = static.declared(config)
     fleet.apply(declared, 0.0)
     metrics.configure(declared.pools)
@@ -40,6 +62,14 @@ def test_a_pool_that_is_scaled_to_none_can_be_woken_by_what_is_exported() -> Non
     assert 'tidegate_incoming_requests_total{pool="asleep"} 0.0' in page
     assert 'tidegate_pool_endpoints{pool="asleep"} 0.0' in page
     assert 'tidegate_pool_saturation{part="total",pool="asleep"} 0.4' in page
+
+
+def test_a_process_that_does_not_decide_itself_knows_of_no_queue() -> None:
+    fleet = Fleet(45.0)
+    metrics = Metrics(lambda: fleet.views(0.0), lambda: 0)
+    part = SaturationGauges(Surroundings(fleet, lambda fact: None, metrics, config(), lambda: None))
+    fleet.apply(static.declared(config()), 0.0)
+    assert part.now()["awake"].queue == 0.0
 
 
 def test_the_objective_of_the_configuration_is_what_is_measured_by() -> None:

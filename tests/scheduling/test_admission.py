@@ -244,7 +244,7 @@ def test_requests_wait_for_endpoints_that_are_all_down_and_are_let_in_slowly_whe
     pool.admission.reconsider()
     pool.poll(1.0)
     for _ in range(100):
-        assert isinstance(pool.ask(now=2.0), Place)
+        assert isinstance(pool.ask(now=2.0, prompt=10), Place)
     pool.fleet.apply(LoadReported(A, EngineReport()), 4.0)
     pool.admission.reconsider()
     assert len(pool.poll(4.0)) == 4
@@ -314,6 +314,18 @@ def test_a_burst_into_a_growing_batch_is_no_full_batch() -> None:
         pool.report(now, running=running, waiting=60.0 - running)
         pool.poll(now)
     assert isinstance(pool.ask(now=3.0), Decision)
+
+
+def test_an_engine_that_has_prompts_before_it_gets_no_more_of_them_until_it_has_done_those() -> None:
+    """Otherwise an important request would find all the others before it, in an engine that takes them in turn."""
+    pool = Pool((A, B), most=1000)
+    sent = [pool.ask(prompt=1_000) for _ in range(20)]
+    assert 4 <= sum(isinstance(one, Decision) for one in sent) <= 8
+    urgent = pool.ask("urgent", prompt=1_000, priority=5)
+    assert isinstance(urgent, Place)
+    assert pool.poll(0.0) == []
+    assert pool.poll(0.25)[0] == "urgent"
+    assert isinstance(Pool((A,), most=1000).ask(prompt=100_000), Decision), "one that has nothing takes any"
 
 
 def test_a_hundred_equal_requests_on_eight_endpoints_differ_by_one() -> None:

@@ -17,7 +17,7 @@ from tidegate.scheduling.explain import Case, Explanation, explain
 from tidegate.scheduling.filters import Step
 from tidegate.scheduling.policy import Policy
 
-STATELESS = sorted(set(pickers.names()) - {"round_robin", "lora_affinity"})
+STATELESS = sorted(set(pickers.names()) - {"round_robin", "least_request", "lora_affinity"})
 
 
 @pytest.mark.parametrize("policy", STATELESS)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.scheduling.ask import A, B, C, candidate, candidates
+from tests.scheduling.ask import A, B, C, D, candidate, candidates
+from tidegate.fleet.breaker import Circuit
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import LoadReported, PoolsDeclared, RequestReserved
 from tidegate.fleet.health import Reachability
@@ -106,7 +107,8 @@ def test_an_endpoint_that_is_gone_is_no_room() -> None:
     gone = candidate(B, max_running=8)._replace(ejected=True)
     lost = candidate(C, max_running=8, reachability=Reachability.UNREACHABLE)
     there = candidate(A, requests=8, max_running=8)
-    found = saturation(pool(there, gone, lost), MIX)
+    broken = candidate(D, max_running=8)._replace(circuit=Circuit.OPEN)
+    found = saturation(pool(there, gone, lost, broken), MIX)
     assert (found.batch, found.endpoints) == (1.0, 1)
 
 

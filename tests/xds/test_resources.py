@@ -27,6 +27,7 @@ from tests.configurations import parsed
 from tests.xds.fleets import config
 from tidegate.config import Config
 from tidegate.config_control import Control
+from xds import queues
 from xds.clusters import HTTP_OPTIONS
 from xds.local_replies import REPLIES
 from xds.names import ANSWER_FILTER
@@ -83,7 +84,8 @@ def test_the_last_routes_are_the_only_ones_without_a_decision_and_lead_nowhere()
 
 def test_a_request_whose_body_is_announced_is_asked_about_in_one_exchange() -> None:
     *_, whole, other = routes(config("a"))
-    assert [matcher.name for matcher in whole.match.headers] == [":method", "content-length", "x-request-timeout"]
+    names = [matcher.name for matcher in whole.match.headers]
+    assert names == [":method", "content-length", "x-request-timeout", "x-request-priority"]
     setting = ExtProcPerRoute.parse(whole.typed_per_filter_config["envoy.filters.http.ext_proc"].value)
     assert setting.overrides is not None
     mode = setting.overrides.processing_mode
@@ -182,6 +184,15 @@ def test_the_idle_timeout_of_streams_never_ends_a_wait_for_a_decision() -> None:
     of = config("a", limits=limits)
     assert seconds(connection_manager(of).stream_idle_timeout) > 60
     assert seconds(ext_proc(of).message_timeout) == 60
+
+
+def test_envoy_may_be_asked_to_wait_for_longer_than_any_request_waits_for_its_turn() -> None:
+    of = config("a")
+    assert seconds(ext_proc(of).max_message_timeout) > 300
+    assert seconds(connection_manager(of).stream_idle_timeout) > seconds(ext_proc(of).max_message_timeout)
+    table = RouteConfiguration.parse(built(of, ROUTE, "inference"))
+    told = [option.header.key for option in table.response_headers_to_add if option.header]
+    assert told == list(queues.TOLD)
 
 
 def test_ext_proc_fails_closed_and_may_not_smuggle() -> None:

@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from tidegate.scheduling.lanes import Lane
+from tidegate.scheduling.line import QueueSettings
 from tidegate.simulator.virtual import capacity, outcome, plots, synthetic, traces
 from tidegate.simulator.virtual.conditions import Conditions, Fault
 from tidegate.simulator.virtual.fleet import FleetSpec
 from tidegate.simulator.virtual.report import SLO, Report, summarise
 from tidegate.simulator.virtual.simulation import Simulation, policies
-from tidegate.simulator.virtual.table import table
+from tidegate.simulator.virtual.table import by_class, of_waits, table
 from tidegate.simulator.virtual.workload import Workload
 
 PIPE_WIDTH = 10_000
@@ -101,6 +102,13 @@ class _Parsed(click.ParamType[Any]):
     help="A share of the endpoints for prompts of more tokens, such as 20000:0.25; repeat it for several.",
 )
 @click.option(
+    "--queue",
+    "max_wait",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Have requests wait for room, for so long at the most; otherwise they go to engines that are full.",
+)
+@click.option(
     "--seed", "seeds", type=int, multiple=True, default=(0,), show_default=True, help="Repeat it for several runs."
 )
 @click.option(
@@ -177,6 +185,7 @@ def command(
     rate: float | None,
     names: tuple[str, ...],
     lanes: tuple[Lane, ...],
+    max_wait: float | None,
     seeds: tuple[int, ...],
     scrape_interval: float,
     scrape_delay: float,
@@ -209,7 +218,8 @@ def command(
         if asks_size:
             _print_sizes(spec, workload, chosen, conditions, slo, target, most, seeds[0], as_json)
             return
-        runs = _run(spec, workload, chosen, lanes, seeds, conditions, slo, warmup, folder)
+        queue = None if max_wait is None else QueueSettings(max_wait_seconds=max_wait)
+        runs = _run(spec, workload, chosen, lanes, queue, seeds, conditions, slo, warmup, folder)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     except ImportError:
@@ -225,6 +235,10 @@ def command(
         highlight=False,
     )
     console.print(table(runs))
+    if queue is not None or len({one.priority for one in workload.arrivals}) > 1:
+        console.print(by_class(runs))
+    if any(report.waits is not None for report in runs):
+        console.print(of_waits(runs))
 
 
 def _workload(trace: Path | None, kind: str, requests: int | None, split: str, seed: int) -> Workload:
@@ -244,6 +258,7 @@ def _run(
     workload: Workload,
     names: tuple[str, ...],
     lanes: tuple[Lane, ...],
+    queue: QueueSettings | None,
     seeds: tuple[int, ...],
     conditions: Conditions,
     slo: SLO,
@@ -257,7 +272,7 @@ def _run(
         for name in names:
             for seed in seeds:
                 task = bar.add_task(name, total=len(workload.arrivals))
-                simulation = Simulation(spec, workload, name, seed, conditions, lanes)
+                simulation = Simulation(spec, workload, name, seed, conditions, lanes, queue)
 
                 def tell(arrived: int, task: TaskID = task) -> None:
                     bar.update(task, completed=arrived)

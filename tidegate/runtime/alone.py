@@ -37,7 +37,11 @@ class Alone:
         """
         with contextlib.closing(self.decider):
             async with services.ext_proc(control, control.ext_proc_port, self.decider.desk, inflows=inflows):
-                yield
+                try:
+                    yield
+                finally:
+                    # While their streams are still served, which is for a second.
+                    self.decider.waiting_room.close()
 
     async def run(self) -> None:
         """Write down decisions, where that is wanted; nothing is to be kept alive."""

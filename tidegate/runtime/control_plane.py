@@ -91,6 +91,7 @@ class ControlPlane:
         self._sizes = OutputSizes()
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
         self._deciding: Alone | Team
+        waiting_room = None
         self._tenants = Tenants(time.time, self._metrics.registry)
         if config.control.workers == 1:
             decider = Decider(
@@ -98,7 +99,7 @@ class ControlPlane:
                 started_at=int(time.time()),
                 till=self._tenants,
             )
-            self._deciding = Alone(decider, config, self._tenants)
+            waiting_room, self._deciding = decider.waiting_room, Alone(decider, config, self._tenants)
         else:
             known = (self._fleet, self._corrections, self._metrics, self._tenants)
             self._deciding = Team(*known, self, self._apply, log_format)
@@ -115,8 +116,8 @@ class ControlPlane:
         self._watched = ConfigFile(file, config, self._adjusted)
         self._discovered = Discovered(lambda: self._declare(self._config))
         self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
-        around = Surroundings(self._fleet, self._apply, self._metrics, config, self._watched.readjust)
-        self._parts = (*parts.made(around), KeptBudgets(self._tenants.allowance, config))
+        known_to_all = (self._fleet, self._apply, self._metrics, config, self._watched.readjust, waiting_room)
+        self._parts = (*parts.made(Surroundings(*known_to_all)), KeptBudgets(self._tenants.allowance, config))
         self._config = self._adjusted(config)
 
     def reload(self) -> None:

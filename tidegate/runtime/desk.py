@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from extproc.desk import Catalogue, Gate, ToldPrefixes
+from extproc.desk import Catalogue, Gate, ToldPrefixes, WaitingRoom
 from extproc.intake import Intake
 from extproc.sessions import SessionKeys
 from extproc.transport import Outcome
@@ -58,6 +58,7 @@ class Desk:
         """
         self.intake = intake
         self.gate: Gate | None = None
+        self.waiting_room: WaitingRoom | None = None
         self.told_prefixes = told_prefixes
         self._dispatcher = dispatcher
         self._prompts = prompts
@@ -113,10 +114,14 @@ class Desk:
         decision = self._dispatcher.decide(request, began)
         self._figures.received(decision.pool)
         if isinstance(decision, Decision):
-            self._journal.reserved(RequestReserved(decision.reservation, request.prefix, request.block_tokens))
-            self._figures.picked(decision.pool, decision.addresses[0], decision.policy)
+            self.decided(decision, request)
         self._figures.decided(self._clock() - began)
         return decision
+
+    def decided(self, decision: Decision, request: InferenceRequest) -> None:
+        """Take note of a decision on ``request``."""
+        self._journal.reserved(RequestReserved(decision.reservation, request.prefix, request.block_tokens))
+        self._figures.picked(decision.pool, decision.addresses[0], decision.policy)
 
     def delivered(self, reservation_id: str) -> None:
         """Take note that Envoy got a decision."""

@@ -26,6 +26,22 @@ class Figures(Protocol):
         """Record how long a decision took."""
         ...
 
+    def queued(self, pool: str, kind: str) -> None:
+        """Count a request that waits."""
+        ...
+
+    def unqueued(self, pool: str, kind: str, outcome: str, seconds: float) -> None:
+        """Count one that no longer does."""
+        ...
+
+    def turned_away(self, pool: str, kind: str, reason: str) -> None:
+        """Count one that did not get to wait."""
+        ...
+
+    def wait_foretold(self, pool: str, seconds: float) -> None:
+        """Record by how much a wait was shorter than foretold."""
+        ...
+
     def ext_proc_opened(self) -> None:
         """Count a stream as open."""
         ...

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tidegate.config import Config
 from tidegate.fleet.events import FleetChange, FleetEvent, PoolsDeclared
 from tidegate.fleet.state import Fleet
+from tidegate.runtime.waiting_room import WaitingRoom
 from tidegate.telemetry.admin import Action, Page
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.record import RequestRecord
@@ -21,6 +22,7 @@ class Surroundings(NamedTuple):
         metrics: where it counts.
         config: the configuration that it begins with. What listens keeps to that; the rest follows.
         readjust: has every part's ``adjusted`` asked again, and what comes of it taken over.
+        waiting_room: where requests wait, if it is this process that decides.
     """
 
     fleet: Fleet
@@ -28,6 +30,7 @@ class Surroundings(NamedTuple):
     metrics: Metrics
     config: Config
     readjust: Callable[[], None]
+    waiting_room: WaitingRoom | None = None
 
 
 class Part:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tidegate.runtime.agents import Agents
 from tidegate.runtime.checks import Checks
 from tidegate.runtime.part import Part, Surroundings
+from tidegate.runtime.queues import Queues
 from tidegate.runtime.rollouts import Rollouts
 from tidegate.runtime.saturation import SaturationGauges
 
@@ -16,5 +17,6 @@ def made(surroundings: Surroundings) -> Sequence[Part]:
         Rollouts.of(surroundings),
         SaturationGauges(surroundings),
         *(() if agents is None else (Agents(surroundings, agents),)),
+        Queues(surroundings),
         Checks(surroundings),
     )

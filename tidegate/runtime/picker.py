@@ -69,7 +69,9 @@ class PickerPlane:
         self._corrections = Corrections()
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
         self._decider = Decider(
-            *(self._fleet, self._corrections, self._metrics, Correlation().new_id, self), started_at=int(time.time())
+            *(self._fleet, self._corrections, self._metrics, Correlation().new_id, self),
+            started_at=int(time.time()),
+            queueing=False,
         )
         self._picked = PickedRequests(self._apply, self._request_ended)
         self._scraper = Scraper(

@@ -1,7 +1,7 @@
 """The part that says how full the pools are, to those who scale them."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from tidegate.config import Config
 from tidegate.fleet.events import PoolsDeclared
@@ -19,10 +19,12 @@ def objectives(config: Config) -> dict[str, Objective]:
 class SaturationGauges(Part):
     """Exports how full each pool is, at every scrape and on the page ``/saturation``."""
 
-    def __init__(self, surroundings: Surroundings, backlog: Callable[[str], Backlog] = lambda _: EMPTY) -> None:
-        """Look at the fleet of ``surroundings``; ``backlog`` says what waits in a pool's own queue."""
+    def __init__(self, surroundings: Surroundings) -> None:
+        """Look at the fleet of ``surroundings``, and at what waits there, if it is this process that decides."""
         self._fleet = surroundings.fleet
-        self._saturations = Saturations(surroundings.fleet, backlog)
+        self._waiting_room = surroundings.waiting_room
+        self._backlogs: dict[str, Backlog] = {}
+        self._saturations = Saturations(surroundings.fleet, lambda pool: self._backlogs.get(pool, EMPTY))
         surroundings.metrics.registry.register(saturation.SaturationCollector(self.now))
 
     def follow(self, config: Config, declared: PoolsDeclared) -> None:  # noqa: ARG002
@@ -31,8 +33,17 @@ class SaturationGauges(Part):
 
     def now(self) -> dict[str, Saturation]:
         """Return how full each pool is, by its name."""
+        self._backlogs = self._waiting()
         moment = time.monotonic()
         return {pool: self._saturations.of(pool, moment) for pool in self._fleet.pools}
+
+    def _waiting(self) -> dict[str, Backlog]:
+        room, found = self._waiting_room, dict[str, Backlog]()
+        if room is not None:
+            for one in room.standings():
+                other = found.get(one.pool, EMPTY)
+                found[one.pool] = Backlog(other.requests + one.requests, other.tokens + one.tokens, room.rate(one.pool))
+        return found
 
     def pages(self) -> Mapping[str, Page]:
         """Return the page ``/saturation``."""

@@ -98,7 +98,7 @@ class Admission:
         """
         line = self._lines[request.pool]
         if now - line.learned_at >= LEARN_SECONDS or (line.prior is None and not line.is_sure):
-            self._learn(line, now, waited_for=True)
+            self._learn(line, now, request)
         self._expire(line, now)
         waiting = Waiting(
             id=request.id,
@@ -120,7 +120,7 @@ class Admission:
             return line.turned_away(waiting, Why.TENANT_FULL if offer.refused in TENANT_BOUNDS else Why.FULL)
         place = self._places[waiting.id] = Place(request, waiting, estimate, position)
         line.room.wanted = True
-        line.drain.waits(now)
+        line.drain.joined(waiting.tokens, waiting.priority, now)
         if line.queue.next(now) is waiting:
             self._dispatch(line, now)
             if waiting.id not in self._places:
@@ -135,7 +135,7 @@ class Admission:
         """
         for line in self._lines.values():
             if now - line.learned_at >= LEARN_SECONDS:
-                self._learn(line, now, waited_for=bool(line.queue))
+                self._learn(line, now, None)
             if line.queue:
                 self._expire(line, now)
                 self._dispatch(line, now)
@@ -219,13 +219,13 @@ class Admission:
             line.room.wanted = False
             line.drain.emptied(now)
 
-    def _learn(self, line: Line, now: float, *, waited_for: bool) -> None:
-        """Learn how large the endpoints are, and if need be how fast they should be, as long as that was not seen."""
+    def _learn(self, line: Line, now: float, request: InferenceRequest | None) -> None:
+        """Learn how large the endpoints are, and how fast they should be with requests such as ``request``."""
         line.learned_at = now
         endpoints = self._fleet.view(line.pool, now).endpoints if line.pool in self._fleet.pools else ()
         line.room.learn(endpoints, now)
-        if waited_for and not line.is_sure and endpoints:
-            prompt, output = self._fleet.mix(line.pool)
+        if request is not None and not line.is_sure:
+            prompt, output = max(1, request.prompt.tokens), request.output_tokens or 0
             served = 0.0
             for endpoint in endpoints:
                 batch = min(endpoint.pace.max_batch, line.room.batch(endpoint) or math.inf)

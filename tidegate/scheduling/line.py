@@ -30,6 +30,7 @@ class QueueSettings:
         batch_max_wait_seconds: how long one of batch work may.
         ageing_seconds: after how long a wait a request counts as of the next higher priority.
         batch_share: what batch work may fill of an endpoint's batch and KV cache, 0 to 1.
+        max_running: the most requests in the batch of an endpoint that does not say so; ``None`` to learn it.
         weights: the tenants' shares by name; 1 for those not named.
     """
 
@@ -38,6 +39,7 @@ class QueueSettings:
     batch_max_wait_seconds: float = 300.0
     ageing_seconds: float = 10.0
     batch_share: float = 0.9
+    max_running: int | None = None
     weights: tuple[tuple[str, float], ...] = ()
 
 
@@ -148,7 +150,7 @@ class Line:
     def __init__(self, pool: str, settings: QueueSettings) -> None:
         self.pool = pool
         self.settings = settings
-        self.room = Room()
+        self.room = Room(settings.max_running)
         self.queue = Queue(settings.bounds, settings.ageing_seconds, dict(settings.weights))
         self.drain = DrainRate()
         self.prior: float | None = None
@@ -157,6 +159,7 @@ class Line:
     def configure(self, settings: QueueSettings) -> None:
         """Take over ``settings``; what waits stays."""
         self.settings = settings
+        self.room.max_running = settings.max_running
         self.queue.configure(settings.bounds, settings.ageing_seconds, dict(settings.weights))
 
     @property
@@ -168,14 +171,14 @@ class Line:
         """Return how many seconds a request of ``priority`` may wait."""
         return self.settings.batch_max_wait_seconds if priority < BATCH_BELOW else self.settings.max_wait_seconds
 
-    def seconds_for(self, tokens: int) -> float | None:
+    def seconds_for(self, tokens: int, priority: int) -> float | None:
         """Return after how many seconds a request goes that has so many tokens before it, its own included."""
-        return self.drain.seconds_for(tokens, self.prior)
+        return self.drain.seconds_for(tokens, self.prior, priority)
 
     def standing(self, waiting: Waiting) -> tuple[int, float | None]:
         """Return the place that ``waiting`` would have if it came now, and how many seconds it would wait."""
         requests, tokens = self.queue.ahead(waiting.tenant, waiting.priority)
-        return requests + 1, self.seconds_for(tokens + waiting.tokens)
+        return requests + 1, self.seconds_for(tokens + waiting.tokens, waiting.priority)
 
     def turned_away(self, waiting: Waiting, why: Why) -> Turnaway:
         """Return what to say to the client of a request that does not wait (any longer).
@@ -183,7 +186,7 @@ class Line:
         It is to come again when the queue is so short that it would go in time, and has room for it.
         """
         position, estimate = self.standing(waiting)
-        retry = self.seconds_for(waiting.tokens) or 0.0
+        retry = self.seconds_for(waiting.tokens, waiting.priority) or 0.0
         if estimate is not None:
             retry = max(retry, estimate - (waiting.deadline - waiting.arrived))
         return Turnaway(self.pool, why, estimate, position, min(MOST_RETRY_SECONDS, max(1, math.ceil(retry))))

@@ -6,6 +6,9 @@ An engine has room where its batch takes one more request and its KV cache the t
   smaller, nor larger;
 - or learned: an engine that keeps requests waiting while it runs no more than before has a full batch.
 
+An engine that still has to prefill what it got has no room either, however large its batch: it works through prompts in
+their order, and whoever waits there can no longer be passed by somebody more important, nor go elsewhere.
+
 Of an endpoint of which none of this is known nobody can say that it is full. It takes everything, as it does in a pool
 without a queue: unknown is not zero. A pool of such endpoints alone has no queue.
 """
@@ -19,6 +22,11 @@ from tidegate.scheduling.request import InferenceRequest
 
 ENGINE_WAITING = 4
 """Requests that may wait in an engine whose batch is learned, so that it has something to go on with."""
+
+PREFILL_SECONDS = 0.25
+"""Seconds of prefill that may be before an engine: enough to keep it busy until it is looked at again. With twice as
+much, urgent requests see their first token a quarter later where a fleet is overloaded; with four times, twice as late.
+"""
 
 GROWTH = 1.25
 """By how much a learned batch is taken to be larger when an engine runs that many and nothing waits in it."""
@@ -78,10 +86,12 @@ class Room:
     Attributes:
         filter: leaves out those that have none; with nobody left, a request waits.
         wanted: requests wait for room, and whoever comes goes behind them.
+        max_running: the most requests in the batch of an endpoint that does not say so; ``None`` to learn it.
         share: of an endpoint's batch and KV cache, what the request at hand may fill; 0 to 1.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_running: int | None = None) -> None:
+        self.max_running = max_running
         self.filter = Filter("room", self.keep, hard=True)
         self.wanted = False
         self.share = 1.0
@@ -97,13 +107,14 @@ class Room:
     ) -> Sequence[EndpointView]:
         """Return the candidates that have room for ``request``."""
         needed = request.prompt.tokens + (request.output_tokens or 0)
-        share, limits, ramp, kept, known = self.share, self._limits, self._ramp, [], False
+        share, default, limits, ramp = self.share, self.max_running, self._limits, self._ramp
+        kept, known = [], False
         for endpoint in candidates:
             most: float | None = endpoint.max_running
             capacity = endpoint.kv_capacity_tokens
             if capacity is None:
                 capacity = self._kv.get(endpoint.address)
-            if most is None and limits:
+            if most is None and (most := default) is None and limits:
                 most = limits.get(endpoint.address)
             if most is None and capacity is None:
                 kept.append(endpoint)
@@ -112,6 +123,8 @@ class Room:
             requests = endpoint.requests
             # An empty one takes whatever comes: what does not fit there fits nowhere, and its engine says so.
             if requests > 0:
+                if endpoint.backlog * endpoint.pace.prefill_seconds > PREFILL_SECONDS:
+                    continue
                 if most is not None and requests >= most * share:
                     continue
                 if capacity is not None:
@@ -160,7 +173,8 @@ class Room:
 
     def batch(self, endpoint: EndpointView) -> float | None:
         """Return how many requests ``endpoint`` takes into its batch, declared or learned; ``None`` is unknown."""
-        return self._limits.get(endpoint.address) if endpoint.max_running is None else endpoint.max_running
+        declared = self.max_running if endpoint.max_running is None else endpoint.max_running
+        return self._limits.get(endpoint.address) if declared is None else declared
 
     @property
     def ramping(self) -> bool:

@@ -26,6 +26,7 @@ the KV cache of a pool whose engines never named its size, has no part at all, r
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from tidegate.fleet.breaker import Circuit
 from tidegate.fleet.capacity import capacity
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
@@ -152,7 +153,7 @@ def _usable(endpoints: Sequence[EndpointView]) -> Sequence[EndpointView]:
 
     An endpoint that is gone is no room, and its figures of before would make the pool look as full as it was.
     """
-    known = [endpoint for endpoint in endpoints if not endpoint.ejected]
+    known = [endpoint for endpoint in endpoints if not endpoint.ejected and endpoint.circuit is not Circuit.OPEN]
     return [endpoint for endpoint in known if endpoint.reachability is not Reachability.UNREACHABLE] or known
 
 

@@ -23,6 +23,7 @@ from tidegate.telemetry.collector import CorrectionCollector, FleetCollector
 from tidegate.telemetry.families import FastCounter, FastHistogram
 from tidegate.telemetry.labels import Configured, Folded
 from tidegate.telemetry.outcome import Outcome
+from tidegate.telemetry.queues import QueueFigures
 from tidegate.telemetry.record import RequestRecord
 from tidegate.tokens.correction import Ratio
 
@@ -45,7 +46,7 @@ class _WithoutCreated(Collector):
             yield family
 
 
-class Metrics:
+class Metrics(QueueFigures):
     """All families of this process, in a registry of their own."""
 
     def __init__(
@@ -58,7 +59,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.registry.register(FleetCollector(views, reservations))
         ProcessCollector(namespace="tidegate", registry=self.registry)
-        self._pool, self._endpoint, self._model = Configured(), Configured(), Folded(MAX_MODELS)
+        self._endpoint, self._model = Configured(), Folded(MAX_MODELS)
+        super().__init__(self.registry, Configured())
         # A model that has no series of its own gets none here either: one for all the others would mean nothing.
         self.registry.register(
             CorrectionCollector(corrections, self._pool, lambda model: self._model(model, admit=False))
@@ -184,12 +186,13 @@ class Metrics:
         for pool in pools:
             self._incoming.labels(pool.name)
 
-    def _by_pool(self) -> tuple[Counter | Histogram, ...]:
+    def _by_pool(self) -> tuple[Counter | Gauge | Histogram, ...]:
         return (
             *(self._incoming, self._requests, self._picks, self._prompt, self._completion, self._cached),
             *(self._estimated, self._ttft, self._tpot, self._duration),
             *(self._reasoning, self._unreported, self._read_in_part),
             *(self._usage_unknown, self._retries, self._failovers),
+            *self.queue_families(),
         )
 
     def received(self, pool: str) -> None:

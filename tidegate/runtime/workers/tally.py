@@ -17,6 +17,10 @@ RELAYED: Final = (
     Figures.refused,
     Figures.tokens_counted,
     Figures.decided,
+    Figures.queued,
+    Figures.unqueued,
+    Figures.turned_away,
+    Figures.wait_foretold,
     Figures.ext_proc_opened,
     Figures.ext_proc_closed,
 )
@@ -57,6 +61,22 @@ class Tally:
         """See ``received``."""
         self._calls["decided", (seconds,)] += 1
 
+    def queued(self, pool: str, kind: str) -> None:
+        """See ``received``."""
+        self._calls["queued", (pool, kind)] += 1
+
+    def unqueued(self, pool: str, kind: str, outcome: str, seconds: float) -> None:
+        """See ``received``."""
+        self._calls["unqueued", (pool, kind, outcome, seconds)] += 1
+
+    def turned_away(self, pool: str, kind: str, reason: str) -> None:
+        """See ``received``."""
+        self._calls["turned_away", (pool, kind, reason)] += 1
+
+    def wait_foretold(self, pool: str, seconds: float) -> None:
+        """See ``received``."""
+        self._calls["wait_foretold", (pool, seconds)] += 1
+
     def ext_proc_opened(self) -> None:
         """See ``received``."""
         self._calls["ext_proc_opened", ()] += 1
@@ -81,6 +101,7 @@ class Relay:
         }
         self._methods |= others
         self._open = 0
+        self._waiting: Counter[tuple[Argument, ...]] = Counter()
 
     def count(self, calls: Iterable[Call]) -> None:
         """Count ``calls``; a name that is not known is passed over."""
@@ -89,11 +110,17 @@ class Relay:
             if method is None:
                 continue
             self._open += times * ((name == "ext_proc_opened") - (name == "ext_proc_closed"))
+            if name in {"queued", "unqueued"}:
+                self._waiting[arguments[:2]] += times if name == "queued" else -times
             for _ in range(times):
                 method(*arguments)
 
     def close(self) -> None:
-        """Count what the worker had open as lost: it is dead."""
+        """Count what the worker had open, and what waited there, as lost: it is dead."""
         for _ in range(self._open):
             self._metrics.ext_proc_closed(LOST)
         self._open = 0
+        for (pool, kind), times in self._waiting.items():
+            for _ in range(times):
+                self._metrics.unqueued(str(pool), str(kind), LOST, 0.0)
+        self._waiting.clear()

@@ -13,7 +13,7 @@ from typing import Final
 from extproc.health import Health
 from tidegate.config import Config
 from tidegate.config_values import CHECKED
-from tidegate.fleet.events import RequestEnded, RequestReserved
+from tidegate.fleet.events import RequestEnded, RequestReserved, ReservationReleased
 from tidegate.fleet.state import Fleet
 from tidegate.runtime import services
 from tidegate.runtime.correlation import Correlation
@@ -57,6 +57,7 @@ class Worker:
         self._corrections = Corrections()
         self._till = RemoteTill(self._send, self._tally.unauthenticated)
         self._fleet = Fleet(1.0)
+        self._decider: Decider | None = None
         self._channel: Channel[ToWorker] | None = None
         self._finished = False
 
@@ -84,6 +85,8 @@ class Worker:
             decider.configure(config)
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(self._report()), tasks.create_task(self._follow(decider))]
+                running.append(tasks.create_task(decider.waiting_room.run()))
+                self._decider = decider
                 if log := decider.recording(config, f".{welcome.port}"):
                     running.append(tasks.create_task(log.run()))
                 # It listens before it says that it does: where no other worker is well, Envoy asks it all the same, and
@@ -94,6 +97,7 @@ class Worker:
                     self._health.say(serving=True)
                     self._send(messages.Ready())
                     await self._until_over()
+                    decider.waiting_room.close()
                 for task in running:
                     task.cancel()
         self._send(messages.Counted(self._tally.take()))
@@ -157,7 +161,10 @@ class Worker:
                 self._corrections.restore(message.corrections)
                 self._welcome.set_result(message)
             case _:
-                self._fleet.apply(message.event, message.now)
+                changes = self._fleet.apply(message.event, message.now)
+                if changes and self._decider is not None:
+                    ended = isinstance(changes[0], ReservationReleased)
+                    self._decider.waiting_room.changed(endpoints=not ended)
 
     def _closed(self) -> None:
         if not self._finished:

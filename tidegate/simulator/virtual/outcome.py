@@ -18,6 +18,15 @@ class Ending(enum.Enum):
     """The engine cannot hold it at all, and answered 400."""
     FAILED = "failed"
     """The engine died under it, or none that was named could be reached or took it in."""
+    FULL = "queue_full"
+    """As many waited as may; so it is with those of its tenant, below."""
+    TENANT_FULL = "tenant_queue_full"
+    SHED = "shed"
+    """It waited, and a more important one took its place."""
+    WOULD_WAIT = "wait_too_long"
+    """It would have waited for longer than it may."""
+    EXPIRED = "wait_expired"
+    """It waited for as long as it may."""
 
 
 @dataclass(slots=True)
@@ -34,6 +43,10 @@ class Outcome:
         cached_tokens: tokens of its prompt that were found in the engine's cache.
         preemptions: how often it lost its blocks.
         ending: how it ended.
+        tenant: whose it was.
+        priority: how urgent it was.
+        waited: seconds in the queue until it went or was turned away; ``None`` when it did not wait there.
+        estimate: seconds that it was told to wait; ``None`` when nothing was said.
     """
 
     arrived: float
@@ -45,6 +58,10 @@ class Outcome:
     cached_tokens: int = 0
     preemptions: int = 0
     ending: Ending = Ending.UNFINISHED
+    tenant: str = ""
+    priority: int = 0
+    waited: float | None = None
+    estimate: float | None = None
 
     @property
     def ttft(self) -> float | None:

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tidegate.scheduling.line import QueueSettings
+from tidegate.simulator.virtual.classes import ClassReport, Waits, by_class, waits
 from tidegate.simulator.virtual.conditions import Conditions
 from tidegate.simulator.virtual.fleet import FleetSpec
 from tidegate.simulator.virtual.outcome import Ending, Outcome, Recording
+from tidegate.simulator.virtual.percentiles import Percentiles
 from tidegate.simulator.virtual.simulation import Simulation
 from tidegate.simulator.virtual.workload import Workload
 
@@ -28,25 +31,6 @@ class SLO:
         """Return whether the request was answered, and in time."""
         ttft, tpot = outcome.ttft, outcome.tpot
         return outcome.ending is Ending.ANSWERED and ttft is not None and ttft <= self.ttft and (tpot or 0) <= self.tpot
-
-
-@dataclass(frozen=True, slots=True)
-class Percentiles:
-    """Of a number of durations, in seconds; ``None`` where there were none."""
-
-    mean: float | None
-    p50: float | None
-    p90: float | None
-    p99: float | None
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Percentiles":
-        """Work them out, by nearest rank: the smallest value that so many per cent do not exceed."""
-        if not values:
-            return cls(None, None, None, None)
-        ranked = sorted(values)
-        p50, p90, p99 = (ranked[max(math.ceil(share * len(ranked)), 1) - 1] for share in (0.5, 0.9, 0.99))
-        return cls(math.fsum(ranked) / len(ranked), p50, p90, p99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +56,8 @@ class Report:
         cache_hit_rate: share of prompt tokens that were found in the engines' caches.
         preemptions: how often a request lost its blocks.
         slo: the SLO.
+        classes: the same by priority, the most urgent first.
+        waits: what waiting in the queue was like; ``None`` where nothing did.
     """
 
     policy: str
@@ -92,6 +78,8 @@ class Report:
     cache_hit_rate: float
     preemptions: int
     slo: SLO
+    classes: tuple[ClassReport, ...]
+    waits: Waits | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
@@ -106,6 +94,7 @@ def simulate(
     conditions: Conditions | None = None,
     slo: SLO | None = None,
     warmup: float = 0.0,
+    queue: QueueSettings | None = None,
 ) -> Report:
     """Run ``workload`` over the fleet ``spec`` by ``policy``, and return how it did.
 
@@ -117,12 +106,13 @@ def simulate(
         conditions: how late news is, and what goes wrong.
         slo: what a good answer is.
         warmup: share of the requests (0 to 1), from the first, that do not count.
+        queue: how requests wait that find no room.
 
     Raises:
         KeyError: there is no such policy.
         ValueError: ``conditions`` do not fit ``spec``, or ``warmup`` leaves nothing.
     """
-    recording = Simulation(spec, workload, policy, seed, conditions).run()
+    recording = Simulation(spec, workload, policy, seed, conditions, queue=queue).run()
     return summarise(recording, spec, workload, policy, seed, slo or SLO(), warmup)
 
 
@@ -162,6 +152,8 @@ def summarise(
         cache_hit_rate=sum(one.cached_tokens for one in answered) / prompt_tokens if prompt_tokens else 0.0,
         preemptions=sum(one.preemptions for one in counted),
         slo=slo,
+        classes=by_class(counted, slo.met_by),
+        waits=waits(counted) if any(one.waited is not None for one in counted) else None,
     )
 
 

@@ -1,6 +1,7 @@
 """A fleet under a virtual clock: the same ``fleet`` and ``scheduling`` code that runs live, fed by a heap of events."""
 
 import heapq
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +19,10 @@ from tidegate.fleet.events import (
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling import pickers
-from tidegate.scheduling.dispatch import Dispatcher, Refusal
+from tidegate.scheduling.admission import Admission
+from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal
 from tidegate.scheduling.lanes import Lane
+from tidegate.scheduling.line import Asker, Place, QueueSettings, Turnaway
 from tidegate.scheduling.pickers import PickerContract
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
@@ -37,6 +40,9 @@ POOL = "simulated"
 MODEL = "simulated"
 _LEASE_SECONDS = 1e12
 """Live, the access log's periodic entries renew the leases; here, every end is reported."""
+_LOOK_SECONDS = 0.25
+"""How often it is looked for room that came about without an event, as live."""
+_BYTES_PER_TOKEN = 4
 
 TICK_SECONDS = 1.0
 """How often it is looked whether what holds for a time is over, as live."""
@@ -78,6 +84,7 @@ class Simulation:
         seed: int = 0,
         conditions: Conditions | None = None,
         lanes: tuple[Lane, ...] = (),
+        queue: QueueSettings | None = None,
     ) -> None:
         """Prepare the run.
 
@@ -88,6 +95,7 @@ class Simulation:
             seed: where all random draws start: the same seed brings the same run.
             conditions: how late news is, and what goes wrong.
             lanes: parts of the endpoints for large prompts.
+            queue: how requests wait that find no room; without it they go to engines that are full.
 
         Raises:
             KeyError: there is no such policy.
@@ -111,7 +119,11 @@ class Simulation:
         self._dispatcher = Dispatcher(self._fleet, random.Random(seed + 1), self._picker)  # noqa: S311
         declared = PoolsDeclared((PoolSpec(POOL, "vllm", (MODEL,), spec.endpoints()),))
         self._fleet.apply(declared, 0.0)
-        self._dispatcher.configure(declared, {POOL: Policy(policy, lanes=lanes)})
+        self._admission = Admission(self._fleet, self._dispatcher)
+        rooms = self._admission.configure({} if queue is None else {POOL: queue}, 0.0)
+        self._waiting: dict[str, _Request] = {}
+        self._timed_for = math.inf
+        self._dispatcher.configure(declared, {POOL: Policy(policy, lanes=lanes)}, rooms)
 
     def run(self, progress: Callable[[int], None] | None = None) -> Recording:
         """Run until every request is over, or nothing can end it; ``progress`` is told how many arrived so far."""
@@ -156,10 +168,16 @@ class Simulation:
         if number + 1 < len(arrivals):
             self._at(arrivals[number + 1].at, self._arrive, number + 1)
         arrival = arrivals[number]
-        outcome = Outcome(arrived=self.now, prompt_tokens=arrival.prompt_tokens, output_tokens=arrival.output_tokens)
+        outcome = Outcome(
+            arrived=self.now,
+            prompt_tokens=arrival.prompt_tokens,
+            output_tokens=arrival.output_tokens,
+            tenant=arrival.tenant,
+            priority=arrival.priority,
+        )
         self._outcomes.append(outcome)
         request = _Request(str(number), arrival, outcome)
-        decision = self._dispatcher.decide(
+        answer = self._admission.ask(
             InferenceRequest(
                 id=request.id,
                 api="chat_completions",
@@ -172,13 +190,46 @@ class Simulation:
                 session=arrival.session,
             ),
             self.now,
+            Asker(arrival.tenant, arrival.priority, _BYTES_PER_TOKEN * arrival.prompt_tokens),
         )
-        if isinstance(decision, Refusal):
-            outcome.ending = Ending.REFUSED
-            self._left -= 1
+        if isinstance(answer, Place):
+            outcome.estimate = answer.estimate
+            if not self._waiting:
+                self._at(self.now + _LOOK_SECONDS, self._look_again, None)
+            self._waiting[request.id] = request
+            self._look()  # for those that made room for it
+        else:
+            self._decided(request, answer)
+
+    def _look(self) -> None:
+        """Let go whose turn it is, and turn away whose time is up."""
+        for place, answer in self._admission.poll(self.now):
+            request = self._waiting.pop(place.request.id)
+            request.outcome.waited = self.now - request.outcome.arrived
+            self._decided(request, answer)
+        due = self._admission.next_deadline()
+        if due != self._timed_for:
+            self._timed_for = due
+            if due < math.inf:
+                self._at(due, self._time_is_up, due)
+
+    def _look_again(self, _: None) -> None:
+        self._look()
+        if self._waiting:
+            self._at(self.now + _LOOK_SECONDS, self._look_again, None)
+
+    def _time_is_up(self, due: float) -> None:
+        if due == self._timed_for:
+            self._timed_for = math.inf
+            self._look()
+
+    def _decided(self, request: _Request, answer: Decision | Refusal | Turnaway) -> None:
+        if isinstance(answer, Decision):
+            request.destinations = answer.addresses
+            self._deliver((request, 0))
             return
-        request.destinations = decision.addresses
-        self._deliver((request, 0))
+        request.outcome.ending = Ending.REFUSED if isinstance(answer, Refusal) else Ending(answer.why.value)
+        self._left -= 1
 
     def _deliver(self, what: tuple[_Request, int]) -> None:
         """Hand the request to the endpoint at that place among those named, as Envoy does on its retries."""
@@ -243,10 +294,12 @@ class Simulation:
 
     def _told(self, event: RequestEnded) -> None:
         self._fleet.apply(event, self.now)
+        if self._waiting:
+            self._look()
 
     def _scrape(self, endpoint: _Endpoint) -> None:
         conditions = self._conditions
-        if len(self._outcomes) == len(self._workload.arrivals):
+        if len(self._outcomes) == len(self._workload.arrivals) and not self._waiting:
             return  # nobody is left to decide on
         self._fleet.apply(ScrapeStarted(endpoint.address), self.now)
         if not endpoint.up:
@@ -261,6 +314,8 @@ class Simulation:
 
     def _reported(self, what: tuple[str, EngineReport]) -> None:
         self._fleet.apply(LoadReported(*what), self.now)
+        if self._waiting:
+            self._look()
 
     def _tick(self, _: None) -> None:
         self._fleet.apply(TimePassed(), self.now)

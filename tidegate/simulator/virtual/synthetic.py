@@ -126,6 +126,18 @@ def _sessions(rng: Random, requests: int, rate: float, mean_turns: float = 5.0, 
     return arrivals
 
 
+def _classes(rng: Random, requests: int, rate: float) -> list[Arrival]:
+    """One in ten urgent, five normal, four batch work; of four tenants, of which one asks for as much as the others."""
+    tenants, priorities = ("a", "b", "c", "greedy"), (10, 0, -1)
+    now, arrivals = 0.0, list[Arrival]()
+    for _ in range(requests):
+        now += rng.expovariate(rate)
+        (tenant,), (priority,) = rng.choices(tenants, (1, 1, 1, 3)), rng.choices(priorities, (1, 5, 4))
+        prompt, answer = _length(rng, PROMPT_TOKENS), _length(rng, OUTPUT_TOKENS)
+        arrivals.append(Arrival(now, prompt, answer, tenant=tenant, priority=priority))
+    return arrivals
+
+
 def _keys(text: int, first: int, last: int) -> tuple[int, ...]:
     """Return keys of the blocks ``first`` to ``last`` of text number ``text``."""
     return tuple((text << 20) + at for at in range(first, last))
@@ -138,4 +150,5 @@ _KINDS: Mapping[str, Callable[[Random, int, float], list[Arrival]]] = {
     "documents": _documents,
     "shared-prefixes": _shared_prefixes,
     "sessions": _sessions,
+    "classes": _classes,
 }

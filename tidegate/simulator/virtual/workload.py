@@ -17,6 +17,8 @@ class Arrival:
         block_tokens: tokens in a block.
         session: what the requests of one session have in common; empty outside of one.
         max_tokens: the most output tokens that the client says it will take; ``None`` when it sets no limit.
+        tenant: whose it is; empty for nobody known.
+        priority: larger is more urgent; below 0 it is batch work.
     """
 
     at: float
@@ -26,6 +28,8 @@ class Arrival:
     block_tokens: int = 0
     session: str = ""
     max_tokens: int | None = None
+    tenant: str = ""
+    priority: int = 0
 
     @property
     def prefix(self) -> tuple[int, ...]:
