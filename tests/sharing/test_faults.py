@@ -31,7 +31,7 @@ def fill(server: RedisServer) -> None:
 
 FAULTS: dict[str, tuple[Act, Act, str]] = {
     "frozen": (RedisServer.freeze, RedisServer.thaw, "timeout"),
-    "asleep": (lambda server: server.sleep(1.5), lambda _: None, "timeout"),
+    "asleep": (lambda server: server.sleep(3.0), lambda _: None, "timeout"),
     "read-only": (follow_nobody, lambda server: server.do("REPLICAOF", "NO", "ONE"), "read-only"),
     "full": (fill, lambda server: server.do("CONFIG", "SET", "maxmemory", 0), "out of memory"),
 }
@@ -43,7 +43,7 @@ async def test_each_replica_keeps_its_share_while_redis_does_not_answer_and_tell
 ) -> None:
     caplog.set_level("INFO", "tidegate.redis")
     wrong, right, reason = FAULTS[fault]
-    made = await replicas(stack, REPLICAS, server.port, per_day(DAY), in_flight(100), call=0.02)
+    made = await replicas(stack, REPLICAS, server.port, per_day(DAY), in_flight(100), call=0.05)
     assert [await one.granted(4) for one in made] == [4, 4, 4]
     wrong(server)
     began = time.monotonic()
@@ -54,7 +54,7 @@ async def test_each_replica_keeps_its_share_while_redis_does_not_answer_and_tell
         assert reason in {*one.counts.failures()}
     # Nobody waits any more; what was used is used, and what is left of the share can be had.
     assert [sum(alone(one) for _ in range(SHARE)) for one in made] == [SHARE - 5, SHARE - 4, SHARE - 4]
-    assert made[0].counts.alone == SHARE + 1
+    assert made[0].counts.alone >= SHARE + 1
     right(server)
     for one in made:
         await one.until_shared()
