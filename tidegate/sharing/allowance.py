@@ -142,6 +142,8 @@ class SharedAllowance:
         if granted:
             self._share.granted(ask.id, accounts, ask.cost, now)
             self._requests[ask.id] = _Known(ask.tenant, doubtful=False)
+        self._share.seen(accounts, used, now)
+        if granted:
             return Answer(None, standing(left))
         return Answer(_worst(ask.cost, accounts, used, now), standing(left))
 
@@ -255,11 +257,12 @@ class SharedAllowance:
     def _looked(self, accounts: Sequence[Account], result: str) -> None:
         now = self._courier.now()
         try:
-            self._seen |= {
-                account: (used, now) for account, used in zip(accounts, operations.looked(result), strict=True)
-            }
-        except (ReplyError, ValueError):
-            return  # what is shown stays what was seen before
+            used = operations.looked(result)
+        except ReplyError:
+            return  # what is known stays what was seen before
+        if len(used) == len(accounts):
+            self._seen |= {account: (amount, now) for account, amount in zip(accounts, used, strict=True)}
+            self._share.seen(accounts, used, now)
 
     def _named(self, account: Account) -> Named:
         return self._names.account(account.scope, account.limit.name), account.limit

@@ -1,11 +1,12 @@
-"""What one replica knows of its own: what its requests hold, and what of that the shared store does not know.
+"""What one replica knows of the limits, and what it does while it cannot ask the store.
 
-Every limit is divided by the number of replicas, and each keeps to its *share* while it cannot ask the store. What the
-store grants is counted here too, so that the share is not whole again the moment the store is away. Of what was used of
-a minute's or a day's limit without the store's knowledge, as much is *owed* to it as is still used: what a minute gave
-back meanwhile is not. Requests in flight are told one by one.
+Every limit is divided by the number of replicas, and each keeps to its *share* while it cannot ask. How much of a
+minute's or a day's share is used already is what was last seen of all replicas' use, divided likewise: so what was left
+is shared out, whoever used the rest. Of what is in flight, everybody counts their own.
 
-A request is *shared* while the store knows that it holds something.
+Of what was used without the store's knowledge, as much is *owed* to it as is still used: what a minute gave back
+meanwhile is not. Requests in flight are told one by one. A request is *shared* while the store knows that it holds
+something.
 """
 
 import itertools
@@ -18,36 +19,46 @@ from tidegate.scheduling.sharing import usage
 
 
 class Account:
-    """One limit of one scope, as far as this replica uses it.
+    """One limit of one scope, as far as this replica knows.
 
     Attributes:
         scope: whose limit it is.
         limit: the whole of it.
-        used: how much of it this replica uses.
-        unknown: how much of that the store does not know; 0 for what is in flight.
+        used: how much of this replica's share of it is used.
+        own: how much this replica used of it.
+        unknown: how much of both the store does not know; 0 for what is in flight.
     """
 
-    __slots__ = ("_at", "limit", "scope", "unknown", "used")
+    __slots__ = ("_at", "limit", "own", "scope", "unknown", "used")
 
     def __init__(self, scope: str, limit: Limit, now: float) -> None:
         self.scope = scope
         self.limit = limit
         self.used = 0.0
+        self.own = 0.0
         self.unknown = 0.0
         self._at = now
 
     def refresh(self, now: float, parts: int) -> None:
         """Count what time gave back of one of ``parts`` parts until ``now``."""
         self.used = usage.after(self.limit, self.used, self._at, now, parts)
+        self.own = usage.after(self.limit, self.own, self._at, now, parts)
         self.unknown = min(self.unknown, self.used)
         self._at = max(self._at, now)
 
     def take(self, amount: float, *, known: bool) -> None:
         """Use ``amount`` more, or give it back; ``known`` if the store does the same."""
         self.used = max(0.0, self.used + amount)
+        self.own = max(0.0, self.own + amount)
         if not known and self.limit.window is not Window.IN_FLIGHT:
             self.unknown += amount
         self.unknown = min(max(0.0, self.unknown), self.used)
+
+    def see(self, total: float, now: float, parts: int) -> None:
+        """Take note of how much all replicas used of it, as the store knows."""
+        self.refresh(now, parts)
+        if self.limit.window is not Window.IN_FLIGHT:
+            self.used = total / parts + self.unknown
 
 
 class Held(NamedTuple):
@@ -136,8 +147,13 @@ class Share:
             self._hold(request_id, accounts, cost, now, shared=False)
         return worst
 
+    def seen(self, accounts: Iterable[Account], totals: Iterable[float], now: float) -> None:
+        """Take note of how much all replicas use of ``accounts``."""
+        for account, total in zip(accounts, totals, strict=True):
+            account.see(total, now, self.parts)
+
     def granted(self, request_id: str, accounts: Iterable[Account], cost: Cost, now: float) -> None:
-        """Take note of what the store let a request take.
+        """Take note of what the store let a request take; what is used after that, ``seen`` is told.
 
         Raises:
             ValueError: the request holds something already.
@@ -209,7 +225,8 @@ class Share:
         for account in self.every():
             account.refresh(now, self.parts)
             if account.limit.window is not Window.IN_FLIGHT:
-                account.unknown = account.used
+                account.unknown = account.own
+                account.used = max(account.used, account.own)
                 self._owing[account] = None
         self._held = {request_id: held._replace(shared=False) for request_id, held in self._held.items()}
         self._untold = {request_id: None for request_id, held in self._held.items() if held.accounts}
