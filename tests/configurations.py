@@ -77,6 +77,19 @@ EVERY_KEY: dict[str, Any] = {
     "tiers": [],
     "tenants": [],
     "keys": [],
+    "redis": {
+        "url": "redis://10.0.0.5:6380/1",
+        "username": "tidegate",
+        "password_file": None,
+        "password_env": "REDIS_PASSWORD",
+        "ca": None,
+        "certificate": None,
+        "key": None,
+        "prefix": "fleet-1",
+        "salt_file": None,
+        "timeout_seconds": 0.05,
+        "replicas": 3,
+    },
     "pools": [
         {
             "name": "llama",

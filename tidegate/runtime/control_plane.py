@@ -30,7 +30,7 @@ from tidegate.fleet.events import (
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
-from tidegate.runtime import parts, ports, services, told_caches
+from tidegate.runtime import parts, ports, services, shared_limits, told_caches
 from tidegate.runtime.alone import Alone
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
@@ -92,7 +92,7 @@ class ControlPlane:
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
         self._deciding: Alone | Team
         waiting_room = None
-        self._tenants = Tenants(time.time, self._metrics.registry)
+        self._tenants = Tenants(time.time, self._metrics.registry, shared_limits.made(config, self._metrics.registry))
         if config.control.workers == 1:
             decider = Decider(
                 *(self._fleet, self._corrections, self._metrics, self._correlation.new_id, self),
@@ -151,6 +151,7 @@ class ControlPlane:
                     tasks.create_task(self._weigh()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
                     tasks.create_task(self._deciding.run()),
+                    tasks.create_task(self._tenants.run()),
                     *(tasks.create_task(part.run()) for part in self._parts),
                 ]
                 stopped = tasks.create_task(stop.wait())
@@ -364,6 +365,7 @@ class ControlPlane:
             reservations=len(self._fleet.ledger),
             kv_events=told_caches.described(self._told.standings()),
             workers=self._deciding.status(),
+            sharing=self._tenants.sharing(),
         )
 
     def _inquiry(self) -> Inquiry:

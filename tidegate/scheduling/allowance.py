@@ -155,13 +155,18 @@ class Allowance:
     def standing(self, scopes: Iterable[str]) -> Standing:
         """Return how a caller stands whose requests count against the limits of ``scopes``."""
         now = self._clock()
-        left = [one for scope in scopes for one in self._budgets.left(scope, now) if one.limit.window is Window.MINUTE]
-        return Standing(_nearest(left, REQUESTS_ORDER), _nearest(left, TOKENS_ORDER))
+        return standing(one for scope in scopes for one in self._budgets.left(scope, now))
 
     def left(self) -> dict[str, list[Left]]:
         """Return what is left of every limit, by scope."""
         now = self._clock()
         return {scope: self._budgets.left(scope, now) for scope in self._scopes}
+
+
+def standing(left: Iterable[Left]) -> Standing:
+    """Return how a caller stands of whose limits that is left."""
+    of_a_minute = [one for one in left if one.limit.window is Window.MINUTE]
+    return Standing(_nearest(of_a_minute, REQUESTS_ORDER), _nearest(of_a_minute, TOKENS_ORDER))
 
 
 def _nearest(left: Sequence[Left], units: Sequence[Unit]) -> Left | None:
