@@ -18,6 +18,7 @@ from tidegate.fleet.events import (
     ReachabilityChanged,
     RequestEnded,
     RequestProgressed,
+    RequestQuarantined,
     RequestReserved,
     ReservationReleased,
     ScrapeFailed,
@@ -30,6 +31,7 @@ from tidegate.fleet.load import foreign_requests, plausible
 from tidegate.fleet.member import Member, PoolState
 from tidegate.fleet.prefix_index import MAX_BLOCKS
 from tidegate.fleet.prefix_match import PrefixMatch, PrefixTokens
+from tidegate.fleet.quarantine import Quarantine
 from tidegate.fleet.view import PoolView
 
 STALE_AFTER = 5.0
@@ -50,6 +52,7 @@ class Fleet:
             stale_after: how many seconds a report counts; must exceed the pause between two scrapes.
         """
         self.ledger = Ledger(lease_seconds)
+        self.quarantine = Quarantine()
         self._stale_after = stale_after
         self._pools: dict[str, PoolState] = {}
         self._endpoints: dict[str, Member] = {}
@@ -355,6 +358,11 @@ class Fleet:
     def _(self, event: BlocksCleared, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
         if member := self._endpoints.get(event.address):
             member.prefixes.forget(event.address)
+        return ()
+
+    @_apply.register
+    def _(self, event: RequestQuarantined, now: float) -> Iterable[FleetChange]:
+        self.quarantine.hold(event.fingerprint, now + event.seconds)
         return ()
 
     @_apply.register

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from tidegate.runtime.part import Part, Surroundings
+from tidegate.runtime.quarantines import Quarantines
 from tidegate.runtime.rollouts import Rollouts
 from tidegate.runtime.saturation import SaturationGauges
 
@@ -12,4 +13,5 @@ def made(surroundings: Surroundings) -> Sequence[Part]:
     return (
         Rollouts.of(surroundings),
         SaturationGauges(surroundings),
+        Quarantines(surroundings),
     )

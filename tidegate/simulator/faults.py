@@ -20,6 +20,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         freeze: no step is done and the gauges stay as they are, while ``/health`` goes on: a core that is stuck.
         error_after: a stream ends with an event that says so after as many steps of its tokens; 0 for never.
         break_after: a stream's connection breaks off after as many steps; 0 for never.
+        poison: the process dies of an inference request that holds this text; empty for none.
+        oom_tokens: prompts of more tokens are answered with 500, out of memory; 0 for none.
     """
 
     fail_rate: float = 0.0
@@ -29,6 +31,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     freeze: bool = False
     error_after: int = 0
     break_after: int = 0
+    poison: str = ""
+    oom_tokens: int = 0
 
     def describe(self) -> str:
         """Return the faults that are set, in one line."""
@@ -52,6 +56,8 @@ class _Change(msgspec.Struct, forbid_unknown_fields=True):
     freeze: bool | msgspec.UnsetType = msgspec.UNSET
     error_after: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
     break_after: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
+    poison: Annotated[str, msgspec.Meta(max_length=1000)] | msgspec.UnsetType = msgspec.UNSET
+    oom_tokens: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
     reset: bool = False
     die: bool = False
 

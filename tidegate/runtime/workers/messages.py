@@ -17,6 +17,7 @@ from tidegate.fleet.events import (
     LoadReported,
     PoolsDeclared,
     RequestEnded,
+    RequestQuarantined,
     RequestReserved,
     ScrapeFailed,
     ScrapeStarted,
@@ -165,6 +166,13 @@ class HasMemory(Message, frozen=True, tag=True):
     event: GpuMemoryReported
 
 
+class Quarantined(Message, frozen=True, tag=True):
+    """See ``Declared``."""
+
+    now: float
+    event: RequestQuarantined
+
+
 Fact = (
     Declared
     | Scraping
@@ -177,6 +185,7 @@ Fact = (
     | Cleared
     | Judged
     | HasMemory
+    | Quarantined
 )
 ToWorker = Welcome | Prepare | Decide | Taught | Stop | Answered | Fact
 
@@ -192,6 +201,7 @@ _FACTS: Final = {
     BlocksCleared: Cleared,
     EvidenceReported: Judged,
     GpuMemoryReported: HasMemory,
+    RequestQuarantined: Quarantined,
 }
 
 
