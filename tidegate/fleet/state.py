@@ -19,6 +19,7 @@ from tidegate.fleet.events import (
     ReachabilityChanged,
     RequestEnded,
     RequestProgressed,
+    RequestQuarantined,
     RequestReserved,
     ReservationReleased,
     ScrapeFailed,
@@ -254,6 +255,11 @@ class Fleet(Known):
     def _(self, event: BlocksCleared, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
         if member := self._endpoints.get(event.address):
             member.prefixes.forget(event.address)
+        return ()
+
+    @_apply.register
+    def _(self, event: RequestQuarantined, now: float) -> Iterable[FleetChange]:
+        self.quarantine.hold(event.fingerprint, now + event.seconds)
         return ()
 
     @_apply.register

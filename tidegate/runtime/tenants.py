@@ -86,8 +86,8 @@ class Tenants:
 
     @property
     def allowance(self) -> Allowance:
-        """What is counted in this process."""
-        return self._allowance
+        """What is counted in this process, and by it alone: nothing where replicas share it."""
+        return self._alone
 
     # -- what one sees
 
