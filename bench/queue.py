@@ -234,11 +234,8 @@ def verdict(runs: Sequence[Run]) -> Iterator[str]:
     for run in runs:
         if run.load <= 1.0:
             continue
-        line = (
-            f"{run.side}: {run.total.per_second / peak:.0%} of the most good answers a second ({peak:.1f})"
-            if peak
-            else ""
-        )
+        share = run.total.per_second / max(peak, 1e-9)
+        line = f"{run.side}: {share:.0%} of the most good answers a second of any side ({peak:.1f})"
         now, before = run.classes["urgent"].ttft.p99, calm.get(run.side)
         if now is not None and before:
             line += f"; urgent requests' TTFT p99 {now / before:.1f} times what it is without overload"
