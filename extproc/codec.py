@@ -48,6 +48,9 @@ ATTRIBUTES = {
 _HEADER = "request.headers['"
 """How an attribute begins that stands for a header; the configuration may name others."""
 
+_KNOWN = ("connection.", "metadata.")
+"""How attributes begin that say what Envoy knows besides: of the client's certificate, and from other filters."""
+
 WITHHOLD = "withhold"
 """What a decision calls it there that the client is not to see the usage that was asked for in its name."""
 
@@ -77,7 +80,10 @@ def decode(message: bytes) -> Message:
     match kind:
         case "request_headers":
             received = request.request_headers
-            return RequestHeaders(_headers(received.headers), received.end_of_stream)
+            headers = _headers(received.headers)
+            if _FILTER in request.attributes:
+                headers.update(_known(request.attributes[_FILTER]))
+            return RequestHeaders(headers, received.end_of_stream)
         case "request_body" if _FILTER in request.attributes:
             return WholeRequest(_attributes(request.attributes[_FILTER]), request.request_body.body)
         case "request_body":
@@ -108,13 +114,29 @@ def _headers(received: core_pb2.HeaderMap) -> dict[str, str]:
 
 
 def _attributes(sent: ext_proc_pb2.Attributes) -> dict[str, str]:
-    """Return the headers that the attributes stand for; a header that the request lacks is not among them."""
+    """Return the headers that the attributes stand for, without those that are not there, and what is ``_known``."""
     headers = {}
     for name, value in sent.fields.items():
-        header = ATTRIBUTES.get(name) or (name[len(_HEADER) : -2] if name.startswith(_HEADER) else None)
+        header = ATTRIBUTES.get(name)
+        if header is None and name.startswith(_HEADER):
+            header = name[len(_HEADER) : -2]
+        elif header is None and name.startswith(_KNOWN):
+            header = f":{name}"
         if header is not None:
             headers[header] = value.string_value.decode("latin-1")
     return headers
+
+
+def _known(sent: ext_proc_pb2.Attributes) -> dict[str, str]:
+    """Return what Envoy knows besides what the request says, by the attributes' names behind a colon.
+
+    No header of a client's can be called so: HTTP/1 has none that begin with a colon, HTTP/2 a fixed few.
+    """
+    return {
+        f":{name}": value.string_value.decode("latin-1")
+        for name, value in sent.fields.items()
+        if name.startswith(_KNOWN)
+    }
 
 
 class Rewritten(NamedTuple):

@@ -57,6 +57,16 @@ def wrong() -> ApiError:
     return unauthenticated("The API key is not valid.")
 
 
+def expired() -> ApiError:
+    """Return the error for a token that Envoy found not valid."""
+    return unauthenticated("The token is not valid: not signed by a known issuer, not for this service, or expired.")
+
+
+def unknown() -> ApiError:
+    """Return the error for somebody of whom it is known who they are, and who is no tenant."""
+    return unauthenticated("Whoever this is has no access here.")
+
+
 def missing() -> ApiError:
     """Return the error for a request that shows nothing."""
     return unauthenticated("An API key is missing. Send it as 'Authorization: Bearer KEY', or as 'x-api-key: KEY'.")

@@ -57,7 +57,7 @@ HEALTH_SECONDS = 10.0
 DRAIN_POLL_SECONDS = 0.01
 
 LAST_MESSAGES_SECONDS = 0.25
-"""How long inflows are read after the last exchange has ended: Envoy gathers log entries for 0.1 s."""
+"""How long inflows are read after the last exchange has ended: Envoy gathers log entries for 0.02 s."""
 
 _PROCESS = f"/{SERVICE}/{METHOD}".encode()
 _HEALTH = b"/grpc.health.v1.Health/Check"

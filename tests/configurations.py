@@ -38,7 +38,7 @@ EVERY_LIMIT: dict[str, float] = {
 NO_LIMIT = dict.fromkeys(EVERY_LIMIT)
 
 EVERY_KEY: dict[str, Any] = {
-    "listener": {"address": "0.0.0.0", "port": 80},
+    "listener": {"address": "0.0.0.0", "port": 80, "tls": None, "filters": []},
     "admin": {"address": "127.0.0.1", "port": 9091},
     "control": {
         "address": "0.0.0.0",
@@ -66,10 +66,30 @@ EVERY_KEY: dict[str, Any] = {
     "picker": {"health_port": 4, "max_held_bytes": 10_000_000, "drain_seconds": 5, "test_header": "obey"},
     "agents": {"address": "10.0.0.2", "port": 18101, "tls": None, "insecure": True, "max_nodes": 50},
     "decision_log": {"file": "/var/lib/tidegate/decisions.jsonl", "sample": 0.5, "max_bytes": 2_000_000},
-    "authentication": {"anonymous": None, "identity_header": None, "salt_prefixes": False},
+    "authentication": {
+        "anonymous": None,
+        "identity_header": None,
+        "jwt": None,
+        "certificate": None,
+        "metadata": None,
+        "salt_prefixes": False,
+    },
     "tiers": [],
     "tenants": [],
     "keys": [],
+    "redis": {
+        "url": "redis://10.0.0.5:6380/1",
+        "username": "tidegate",
+        "password_file": None,
+        "password_env": "REDIS_PASSWORD",
+        "ca": None,
+        "certificate": None,
+        "key": None,
+        "prefix": "fleet-1",
+        "salt_file": None,
+        "timeout_seconds": 0.05,
+        "replicas": 3,
+    },
     "pools": [
         {
             "name": "llama",
@@ -184,7 +204,38 @@ EVERY_KEY_OF_A_SPLIT: dict[str, Any] = {
 
 
 EVERY_KEY_OF_TENANTS: dict[str, Any] = {
-    "authentication": {"anonymous": "guest", "identity_header": "x-tenant-id", "salt_prefixes": True},
+    "listener": {
+        "address": "0.0.0.0",
+        "port": 80,
+        "tls": {
+            "certificate": "/e/c.pem",
+            "key": "/e/k.pem",
+            "client_ca": "/e/ca.pem",
+            "client_certificate": "optional",
+        },
+        "filters": [
+            {
+                "name": "who",
+                "type": "envoy.extensions.filters.http.lua.v3.Lua",
+                "config": {},
+            }
+        ],
+    },
+    "authentication": {
+        "anonymous": "guest",
+        "identity_header": "x-tenant-id",
+        "jwt": {
+            "issuer": "https://issuer.example",
+            "audiences": ["tidegate"],
+            "jwks_file": None,
+            "jwks_uri": "https://issuer.example/keys",
+            "jwks_ca": "/e/roots.pem",
+            "claim": "tenant",
+        },
+        "certificate": "uri_san",
+        "metadata": {"namespace": "envoy.filters.http.ext_authz", "path": ["who", "tenant"]},
+        "salt_prefixes": True,
+    },
     "tiers": [
         {
             "name": "gold",

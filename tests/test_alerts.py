@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.configurations import parsed
+from tidegate.fleet.state import Fleet
+from tidegate.runtime import parts
+from tidegate.runtime.part import Surroundings
+
 PROMETHEUS = Path(__file__).resolve().parent.parent / "deploy" / "prometheus"
 ENDPOINT = 'job="tidegate",instance="c:9090",pool="p",endpoint="10.0.0.1:8000"'
 POOL = 'job="tidegate",instance="c:9090",pool="p"'
 CONTROL = 'job="tidegate",instance="c:9090"'
+NODE = f'{CONTROL},node="gpu-7"'
+GPU = f'{NODE},gpu="0"'
 
 # Alert: series that make it fire within half an hour, as promtool writes them (a+bxn: n steps of b; _: no sample).
 FIRING: dict[str, dict[str, str]] = {
@@ -35,6 +42,10 @@ FIRING: dict[str, dict[str, str]] = {
         f'tidegate_time_to_first_token_seconds_bucket{{{POOL},le="+Inf"}}': "0+100x60",
     },
     "TidegateKvCacheFull": {f"tidegate_endpoint_kv_usage_ratio{{{ENDPOINT}}}": "0.99x60"},
+    "TidegateGpuFailed": {f'tidegate_gpu_state{{{GPU},state="failed"}}': "0x10 1x50"},
+    "TidegateGpuDegraded": {f'tidegate_gpu_state{{{GPU},state="degraded"}}': "0x10 1x50"},
+    "TidegateGpuAgentSilent": {f"tidegate_agent_up{{{NODE}}}": "1x10 0x50"},
+    "TidegateGpuAgentRefused": {f'tidegate_agent_reports_total{{{CONTROL},outcome="identity"}}': "_x50 1x10"},
     "TidegateRequestEndsNotReported": {f"tidegate_reservations_expired_total{{{CONTROL}}}": "0+1x60"},
 }
 # The same series when all is well, each for half an hour.
@@ -52,6 +63,12 @@ QUIET: dict[str, str] = {
     f'tidegate_time_to_first_token_seconds_bucket{{{POOL},le="10"}}': "0+100x60",
     f'tidegate_time_to_first_token_seconds_bucket{{{POOL},le="+Inf"}}': "0+100x60",
     f"tidegate_endpoint_kv_usage_ratio{{{ENDPOINT}}}": "0.9x60",
+    f'tidegate_gpu_state{{{GPU},state="healthy"}}': "1x60",
+    f'tidegate_gpu_state{{{GPU},state="degraded"}}': "0x60",
+    f'tidegate_gpu_state{{{GPU},state="failed"}}': "0x60",
+    f"tidegate_agent_up{{{NODE}}}": "1x60",
+    f'tidegate_agent_reports_total{{{CONTROL},outcome="taken"}}': "0+30x60",
+    f'tidegate_agent_reports_total{{{CONTROL},outcome="identity"}}': "3x60",
     f"tidegate_reservations_expired_total{{{CONTROL}}}": "5x60",
 }
 
@@ -117,7 +134,10 @@ def scenario(folder: Path, series: dict[str, str], expected: dict[str, bool]) ->
 
 def test_the_metrics_that_alerts_ask_for_are_on_the_page() -> None:
     metrics = pytest.importorskip("tidegate.telemetry.metrics")
-    page = metrics.Metrics(list, int).render().decode()
+    counting = metrics.Metrics(list, int)
+    config = parsed({"agents": {}, "pools": [{"name": "p", "endpoints": [{"address": "10.0.0.1:8000"}]}]})
+    parts.made(Surroundings(Fleet(45.0), lambda _: None, counting, config, lambda: None))
+    page = counting.render().decode()
     exported = set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))
     asked = {name for rule in rules() for name in re.findall(r"\btidegate_\w+", rule["expr"])}
     assert {name.removesuffix("_bucket") for name in asked} <= exported

@@ -10,6 +10,9 @@ from tidegate.config_tenants import LimitSet, limits_of
 from tidegate.control_headers import CONTROL_PREFIXES
 from tidegate.scheduling.budget import Limit, Unit, Window
 
+URI = "expected a URL that begins with https:// (http:// on a loopback address)"
+QUOTED = "expected 1 to 256 characters, none of them a quote or a backslash"
+
 
 def whole() -> dict[str, Any]:
     data = copy.deepcopy({**EVERY_KEY, **EVERY_KEY_OF_TENANTS})
@@ -55,6 +58,53 @@ def test_every_key_is_taken_as_it_is_given() -> None:
             "tenants.1.identities",
             ["acme"],
             "tenants[1].identities[0]: 'acme' is given already at tenants[0].name; expected each once",
+        ),
+        (
+            "authentication.jwt.jwks_file",
+            "/etc/keys.json",
+            "authentication.jwt: expected either jwks_file or jwks_uri",
+        ),
+        ("authentication.jwt.jwks_uri", None, "authentication.jwt: expected either jwks_file or jwks_uri"),
+        *(
+            (
+                "authentication.jwt.jwks_uri",
+                uri,
+                f"authentication.jwt.jwks_uri: {URI}, not '{uri}'",
+            )
+            for uri in (
+                "http://issuer.example/keys",
+                "https://",
+                "ftp://x",
+                "https://a:b@c/",
+                "https://x:0/",
+                "https://[",
+            )
+        ),
+        (
+            "authentication.jwt.claim",
+            "a'] || true || m['b",
+            f"authentication.jwt.claim: {QUOTED}, not \"a'] || true || m['b\"",
+        ),
+        (
+            "authentication.certificate",
+            "email",
+            "authentication.certificate: expected one of 'uri_san', 'dns_san' or 'subject', not 'email'",
+        ),
+        (
+            "listener.tls.client_ca",
+            None,
+            "authentication.certificate: expected listener.tls.client_ca beside it, or clients show no certificate",
+        ),
+        (
+            "listener.tls",
+            None,
+            "authentication.certificate: expected listener.tls.client_ca beside it, or clients show no certificate",
+        ),
+        ("listener.filters.0.config", "x", "listener.filters[0].config: expected a mapping, not 'x'"),
+        (
+            "listener.filters.0.type",
+            "Lua",
+            "listener.filters[0].type: expected a message such as envoy.extensions.filters.http.lua.v3.Lua, not 'Lua'",
         ),
         ("tiers.0.priority", 101, "tiers[0].priority: expected at most 100, not 101"),
         ("tiers.0.limits.burst", 0, "tiers[0].limits.burst: expected at least 0.01, not 0"),

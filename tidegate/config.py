@@ -23,6 +23,7 @@ from tidegate.config_kv_events import KvEvents, untold
 from tidegate.config_objective import Objective
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
 from tidegate.config_queue import Queue
+from tidegate.config_redis import Redis
 from tidegate.config_routes import MAX_ROUTES, Route, senseless
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
 from tidegate.config_tenants import Authentication, Key, Tenant, Tier
@@ -243,6 +244,10 @@ class Config(Section):
         (), description="Who may ask; without any, everybody may, and as much as wanted."
     )
     keys: tuple[Key, ...] = Field((), description="API keys.")
+    redis: Redis | None = Field(
+        None,
+        description="The Redis through which replicas share what tenants use; without it, each counts for itself.",
+    )
     pools: tuple[Pool, ...] = Field(min_length=1, description="The fleet.")
     routes: tuple[Route, ...] = Field(
         (), max_length=MAX_ROUTES, description="Requests that go to a pool whatever the models' patterns say."
@@ -317,6 +322,8 @@ def _unfit_for_envoy(pools: Sequence[Pool]) -> Iterator[str]:
 
 def _unasked(config: Config) -> Iterator[str]:
     """Where there are tenants, everybody is asked who they are."""
+    if config.authentication.certificate and (config.listener.tls is None or config.listener.tls.client_ca is None):
+        yield "authentication.certificate: expected listener.tls.client_ca beside it, or clients show no certificate"
     for at, pool in enumerate(config.pools):
         if config.tenants and pool.fail_open:
             open_ = "expected false where there are tenants: without a decision anybody would get in"

@@ -5,6 +5,8 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from tidegate import addresses
+from tidegate.config_filters import MAX_FILTERS, HttpFilter
+from tidegate.config_tls import ListenerTls
 from tidegate.config_values import Ip, PoolName, Port, Seconds, Section
 from tidegate.faults import fault, shown
 
@@ -16,6 +18,13 @@ class Listener(Section):
 
     address: Ip = Field("127.0.0.1", description="IP address that Envoy binds; 0.0.0.0 for all.")
     port: Port = Field(8080, description="Port that Envoy binds.")
+    tls: ListenerTls | None = Field(None, description="TLS for clients; without it, none.")
+    filters: tuple[HttpFilter, ...] = Field(
+        (),
+        max_length=MAX_FILTERS,
+        description="HTTP filters of Envoy's that requests pass before they are decided on, in this order; such as one "
+        "that finds out who asks (`authentication.metadata`).",
+    )
 
     def is_at(self, place: str) -> bool:
         """Return whether ``place`` (``ip:port``) is Envoy itself."""

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from tidegate.config_identity import Certificate, Jwt, Metadata, attributes
 from tidegate.config_values import Model, Section
 from tidegate.control_headers import CONTROL_PREFIXES
 from tidegate.faults import fault, shown
@@ -113,7 +114,9 @@ class Tenant(Section):
     name: Name = Field(description="Unique name: lower-case letters, digits and hyphens.")
     tier: Name | None = Field(None, description="Its tier; without one it has no limits but its own, and priority 0.")
     identities: tuple[Identity, ...] = Field(
-        (), description="What `authentication.identity_header` says for it; its name always stands for it."
+        (),
+        description="What stands for it where `authentication` finds who asks in a token, a certificate, metadata or a "
+        "header; its name always does.",
     )
     limits: LimitSet = Field(LimitSet(), description="How much it may use, where that differs from its tier's.")
     models: tuple[ModelLimits, ...] = Field((), description="Limits for single models, likewise.")
@@ -140,11 +143,25 @@ class Authentication(Section):
         "is believed from whoever reaches the listener: that must be this proxy alone, and it must set or remove the "
         "header on every request.",
     )
+    jwt: Jwt | None = Field(None, description="Tokens that say who asks; without it, none.")
+    certificate: Certificate | None = Field(
+        None,
+        description="What of a client's certificate says who asks: its first `uri_san` (as SPIFFE has it), its first "
+        "`dns_san`, or its `subject` (such as `CN=acme,O=Example`). Needs `listener.tls.client_ca`.",
+    )
+    metadata: Metadata | None = Field(
+        None, description="Dynamic metadata in which a filter of `listener.filters` leaves who asks; by default none."
+    )
     salt_prefixes: bool = Field(
         default=False,
         description="Whether prompts that begin alike count as cached for their own tenant alone, so that no choice of "
         "an endpoint depends on what others asked. Not where engines tell what they cache (`kv_events`).",
     )
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """What Envoy knows of who asks, as expressions in CEL; what an earlier one says counts for more."""
+        return attributes(self.metadata, self.jwt, self.certificate)
 
 
 def limits_of(*sets: LimitSet) -> tuple[Limit, ...]:
@@ -177,8 +194,9 @@ def faults(
             yield f"keys[{at}].tenant: expected the name of a tenant, not {shown(key.tenant)}"
     if authentication.anonymous is not None and authentication.anonymous not in names:
         yield f"authentication.anonymous: expected the name of a tenant, not {shown(authentication.anonymous)}"
-    if authentication.identity_header is not None and not tenants:
-        yield "authentication.identity_header: expected tenants beside it, or nobody looks at it"
+    for source in ("identity_header", "jwt", "certificate", "metadata"):
+        if getattr(authentication, source) is not None and not tenants:
+            yield f"authentication.{source}: expected tenants beside it, or nobody looks at it"
     yield from _meant_twice(tenants, keys)
 
 

@@ -1,6 +1,6 @@
 """The part of the configuration that says how the connections between Envoy and the control plane are secured."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
@@ -19,6 +19,21 @@ class EnvoyTls(Section):
         None,
         description="DNS name or IP address that Tidegate's certificate must bear as a subject alternative name; by "
         "default the address that Envoy connects to.",
+    )
+
+
+class ListenerTls(Section):
+    """TLS for clients. The files are on Envoy's machine, and Tidegate does not look at them."""
+
+    certificate: AbsolutePath = Field(description="Absolute path of the certificate (PEM), with its chain.")
+    key: AbsolutePath = Field(description="Absolute path of its key.")
+    client_ca: AbsolutePath | None = Field(
+        None,
+        description="Absolute path of the authorities (PEM) that may have signed clients' certificates. By default "
+        "clients are asked for none.",
+    )
+    client_certificate: Literal["required", "optional"] = Field(
+        "required", description="Whether a client must show one, where there is `client_ca`."
     )
 
 

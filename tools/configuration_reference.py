@@ -129,6 +129,7 @@ def _model(value: Mapping[str, Any], defs: Mapping[str, Any]) -> Mapping[str, An
 
 def _type(value: Mapping[str, Any], inner: Mapping[str, Any] | None) -> str:
     names = {"boolean": "true or false", "integer": "whole number", "number": "number", "string": "text"}
+    names["object"] = "mapping"
     if value.get("type") == "array":
         return "list of mappings" if inner else f"list of {names[value['items']['type']]}"
     if inner is not None:

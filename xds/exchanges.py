@@ -41,8 +41,9 @@ def also_read(config: Config) -> tuple[str, ...]:
 
 
 def attributes(config: Config) -> list[str]:
-    """Return all that is sent beside the body."""
-    return [*ATTRIBUTES, *(f"request.headers['{name}']" for name in also_read(config))]
+    """Return all that is sent beside the body; what Envoy knows of who asks, beside the headers as well."""
+    known = config.authentication.attributes if config.tenants else ()
+    return [*ATTRIBUTES, *(f"request.headers['{name}']" for name in also_read(config)), *known]
 
 
 CHANGES_HEADERS = "x-request-timeout"
@@ -74,13 +75,19 @@ def in_one() -> Any:
     )
 
 
-def in_one_alone() -> list[route.HeaderMatcher]:
+ANY_LENGTH, SHORT = "0*[1-9][0-9]*", "0*[1-9][0-9]{0,4}"
+"""The lengths of bodies, in decimal; the latter below 100,000 bytes."""
+
+
+def in_one_alone(config: Config) -> list[route.HeaderMatcher]:
     """Return the headers of a request that can be asked about in one exchange: a POST that gives its length.
 
     Where there is none, a body may come all the same: in chunks over HTTP/1.1 (Envoy takes ``transfer-encoding`` away
     before it looks for a route), unannounced over HTTP/2. Asking about it in two exchanges is never wrong.
+
+    Where there are tenants, a long body is nobody's until its headers were looked at: it is not taken from strangers.
     """
-    length = matcher.StringMatcher(safe_regex=matcher.RegexMatcher(regex="0*[1-9][0-9]*"))
+    length = matcher.StringMatcher(safe_regex=matcher.RegexMatcher(regex=SHORT if config.tenants else ANY_LENGTH))
     return [
         route.HeaderMatcher(name=":method", string_match=matcher.StringMatcher(exact="POST")),
         route.HeaderMatcher(name="content-length", string_match=length),

@@ -15,7 +15,7 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Config
-from xds import fail_open, queues
+from xds import fail_open, identity, queues
 from xds.answer_filters import answer_filter
 from xds.exchanges import CHANGES_HEADERS, PRIORITY_HEADER, also_read, attributes, processing_mode
 from xds.messages import grpc_service, seconds
@@ -28,6 +28,7 @@ from xds.names import (
     USAGE_FILTER,
     USAGE_NAMESPACE,
 )
+from xds.own_filters import own_filters
 from xds.routes import other_hosts
 
 READ_BY_A_DECISION = (
@@ -64,7 +65,10 @@ def http_filters(config: Config) -> list[hcm.HttpFilter]:
     rewriting = any(pool.injects_usage for pool in config.pools) or any(route.rewrite_model for route in config.routes)
     smugglers = SMUGGLERS_BUT_LENGTH if rewriting else SMUGGLERS
     reading = any(pool.usage == "stream" for pool in config.pools)
+    jwt = identity.wanted(config)
     return [
+        *([] if jwt is None else [identity.jwt_filter(jwt)]),
+        *own_filters(config),
         _filter(DECISION_FILTER, _ext_proc(config, smugglers, fail_open=open_)),
         _filter(BUFFER_FILTER, buffer.Buffer(max_request_bytes=config.limits.max_body_bytes)),
         # Behind the buffer, so that it reads nothing where there is a decision.

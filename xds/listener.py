@@ -13,6 +13,7 @@ from xds.filters import http_filters
 from xds.local_replies import local_reply_config
 from xds.messages import ads, seconds, socket_address
 from xds.names import LISTENER, ROUTES
+from xds.tls import from_clients
 
 HEADERS_SECONDS = 10.0
 REQUEST_SECONDS = 120.0
@@ -37,7 +38,8 @@ def client_listener(config: Config) -> listener.Listener:
                         name="envoy.filters.network.http_connection_manager",
                         typed_config=Any.pack(_connection_manager(config)),
                     )
-                ]
+                ],
+                transport_socket=None if config.listener.tls is None else from_clients(config.listener.tls),
             )
         ],
     )

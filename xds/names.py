@@ -31,6 +31,9 @@ DESTINATION_KEY = "x-gateway-destination-endpoint"
 SERVED_KEY = "x-gateway-destination-endpoint-served"
 """The endpoints to try, and the one that served: the protocol of the Gateway API Inference Extension, proposal 004."""
 
+JWKS_CLUSTER = "tidegate_jwks"
+"""Where Envoy fetches the keys of those who issue tokens."""
+
 USAGE_FILTER = "envoy.filters.http.ai_protocol_manager"
 USAGE_NAMESPACE = "ai_usage"
 """Typed dynamic metadata in which Envoy leaves the token usage that it read out of an answer."""

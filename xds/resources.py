@@ -5,6 +5,7 @@ from functools import lru_cache
 from tidegate.config import Config
 from xds.clusters import pool_cluster, undecided_cluster
 from xds.control_clusters import access_log_cluster, ext_proc_cluster
+from xds.identity import jwks_clusters
 from xds.listener import client_listener
 from xds.names import ACCESS_LOG_CLUSTER, EXT_PROC_CLUSTER, LISTENER, ROUTES, UNDECIDED_CLUSTER
 from xds.routes import route_configuration
@@ -24,12 +25,13 @@ def resources(config: Config) -> tuple[Resource, ...]:
         undecided_cluster(),
         ext_proc_cluster(config.control),
         access_log_cluster(config.control),
+        *jwks_clusters(config),
     ]
     pools = [pool_cluster(pool) for pool in config.pools]
     return (
         *(Resource(CLUSTER, built.name, bytes(built)) for built in clusters),
         *(Resource(CLUSTER, built.name, bytes(built), frozenset({Reference(ENDPOINT, built.name)})) for built in pools),
-        Resource(LISTENER_TYPE, LISTENER, bytes(client_listener(config)), _listener_references()),
+        Resource(LISTENER_TYPE, LISTENER, bytes(client_listener(config)), _listener_references(config)),
         Resource(
             ROUTE,
             ROUTES,
@@ -39,7 +41,6 @@ def resources(config: Config) -> tuple[Resource, ...]:
     )
 
 
-def _listener_references() -> frozenset[Reference]:
-    return frozenset(
-        {Reference(ROUTE, ROUTES), Reference(CLUSTER, EXT_PROC_CLUSTER), Reference(CLUSTER, ACCESS_LOG_CLUSTER)}
-    )
+def _listener_references(config: Config) -> frozenset[Reference]:
+    named = (EXT_PROC_CLUSTER, ACCESS_LOG_CLUSTER, *(built.name for built in jwks_clusters(config)))
+    return frozenset({Reference(ROUTE, ROUTES), *(Reference(CLUSTER, name) for name in named)})

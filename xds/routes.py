@@ -188,7 +188,7 @@ def _undecided(config: Config) -> list[route.Route]:
     )
     routes = [nowhere]
     if config.control.ext_proc_exchanges == 1:
-        routes.insert(0, _narrowed(nowhere, in_one_alone(), {DECISION_FILTER: in_one()}))
+        routes.insert(0, _narrowed(nowhere, in_one_alone(config), {DECISION_FILTER: in_one()}))
     if fail_open.wanted(config):
         read = {fail_open.READER: fail_open.reader(on=True)}
         routes = [*(_narrowed(one, fail_open.readable(), read) for one in routes), *routes]

@@ -33,7 +33,7 @@ def test_every_fault_of_a_bad_file_has_its_line(tmp_path: Path) -> None:
     status, said, faults = check(file)
     assert (status, said) == (2, "")
     assert faults.splitlines() == [
-        f"{file}: listener.prot: unknown key; expected one of address, port",
+        f"{file}: listener.prot: unknown key; expected one of address, port, tls, filters",
         f"{file}: admin.port: expected at least 1, not 0",
         f"{file}: pools[0].endpoints: expected at least 1 in the list, not an empty list",
     ]

@@ -2,16 +2,15 @@
 
 import http.client
 import json
-import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from tests.e2e.echoing_engine import echoing
 from tests.e2e.stack import Stack, configuration, until, up
-from tests.ports import free_port
+from tests.e2e.unread import LARGE, answered_unsent, taken_of_a_flood
 from tidegate.runtime.callers import hashed
 
 KEY = f"sk-test-{'1' * 32}"
@@ -28,41 +27,13 @@ BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]
 JSON = {"content-type": "application/json"}
 
 
-class _Engine(BaseHTTPRequestHandler):
-    """Answers with the headers that it was sent, and with limits of its own making."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
-        seen = {name.lower(): value for name, value in self.headers.items()}
-        body = json.dumps({"object": "chat.completion", "model": "m", "seen": seen, "usage": usage}).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.send_header("x-ratelimit-limit-requests", "7")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    server = ThreadingHTTPServer(("127.0.0.1", free_port()), _Engine)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        config = {**configuration([server.server_port], engine="none"), **TENANTS}
+    with echoing() as port:
+        config = {**configuration([port], engine="none"), **TENANTS}
         config["control"]["ext_proc_exchanges"] = 2
         with up(tmp_path_factory.mktemp("identities"), config) as running:
             yield running
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def ask(stack: Stack, **headers: str) -> tuple[int, Any, dict[str, str]]:
@@ -104,10 +75,8 @@ def test_an_engine_sees_nothing_of_who_asks(stack: Stack) -> None:
 
 
 def test_in_two_exchanges_a_wrong_key_is_refused_before_the_body_is_sent(stack: Stack) -> None:
-    with socket.create_connection(("127.0.0.1", stack.config["listener"]["port"]), 10) as client:
-        head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-        client.sendall(f"{head}x-api-key: sk-wrong\r\ncontent-length: 1000000\r\n\r\n".encode())
-        assert client.recv(100).startswith(b"HTTP/1.1 401 ")
+    assert answered_unsent(stack).startswith(b"HTTP/1.1 401 ")
+    assert taken_of_a_flood(stack) < LARGE / 4
 
 
 def test_tenants_can_be_taken_away_and_brought_back_while_requests_run(stack: Stack) -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 import subprocess
 import time
 import urllib.error
@@ -10,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.e2e.stack import MODEL, Stack, configuration, engines, tidegate, until, up
+from tests.e2e.unread import LARGE, answered_unsent, taken_of_a_flood
 from tidegate.runtime.callers import hashed
 
 ALICE, BOB, CAROL, DAVE, EVE = (f"sk-test-{name}-{'0' * 32}" for name in ("alice", "bob", "carol", "dave", "eve"))
@@ -40,8 +43,11 @@ TENANTS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("tenants")
-    with engines(folder, "h100") as ports, up(folder, {**configuration(ports), **TENANTS}) as running:
-        yield running
+    with engines(folder, "h100") as ports:
+        config = {**configuration(ports), **TENANTS}
+        config["control"]["state_dir"] = str(folder)
+        with up(folder, config) as running:
+            yield running
 
 
 def ask(
@@ -108,6 +114,11 @@ def test_a_request_without_a_body_is_asked_for_a_key_too(stack: Stack) -> None:
     request = urllib.request.Request(f"{stack.clients}/models", headers=bearer(ALICE))
     with urllib.request.urlopen(request, timeout=5) as answer:
         assert answer.status == 200
+
+
+def test_in_one_exchange_a_wrong_key_is_refused_before_a_large_body_is_sent(stack: Stack) -> None:
+    assert answered_unsent(stack).startswith(b"HTTP/1.1 401 ")
+    assert taken_of_a_flood(stack) < LARGE / 4
 
 
 def test_good_answers_say_what_is_left(stack: Stack) -> None:
@@ -237,3 +248,30 @@ def test_tidegate_tenants_prints_them(stack: Stack) -> None:
     shown = subprocess.run(tidegate("tenants", "--admin", admin), capture_output=True, text=True, check=True).stdout
     assert "tenant:alice" in shown
     assert "requests_in_flight" in shown
+
+
+def test_a_large_body_with_a_key_is_decided_on(stack: Stack) -> None:
+    status, answer, _ = ask(stack, bearer(ALICE), content="word " * 25_000)
+    assert (status, answer["usage"]["prompt_tokens"] > 20_000) == (200, True)
+
+
+def test_what_was_used_outlives_the_process_that_counts(stack: Stack) -> None:
+    stack.settle()
+    assert ask(stack, bearer(ALICE), max_tokens=4)[0] == 200
+    stack.settle()
+    used = budgets(stack, "dave")["output_tokens_per_day"]
+    assert used < 40
+    for end in (signal.SIGTERM, signal.SIGKILL):
+        time.sleep(2.5 if end is signal.SIGKILL else 0)
+        serve = stack.child("serve")
+        serve.send_signal(end)
+        psutil.wait_procs([serve], 10)
+        until(lambda: _answers(stack), 20, "the next one answers")
+        assert budgets(stack, "dave")["output_tokens_per_day"] == used
+
+
+def _answers(stack: Stack) -> bool:
+    try:
+        return ask(stack, bearer(ALICE), max_tokens=1)[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False

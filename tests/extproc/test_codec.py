@@ -49,6 +49,27 @@ def test_attributes_that_were_not_asked_for_are_no_headers() -> None:
     assert codec.decode(message.SerializeToString()) == WholeRequest({":path": "/"}, b"{}")
 
 
+KNOWN = {
+    "connection.uri_san_peer_certificate": "spiffe://acme",
+    "metadata.filter_metadata['envoy.filters.http.jwt_authn']['payload']['sub']": "acme",
+}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_envoy_knows_of_who_asks_bears_names_that_no_header_can_have(*, whole: bool) -> None:
+    headers = {":path": "/", **dict.fromkeys(KNOWN, "a client's"), "source.address": "a client's"}
+    sent = whole_message(headers, b"{}", also_read=[*KNOWN]) if whole else headers_message(headers)
+    message = ext_proc_pb2.ProcessingRequest.FromString(sent)
+    fields = message.attributes["envoy.filters.http.ext_proc"].fields
+    for name, value in KNOWN.items():
+        fields[name].string_value = value.encode()
+    fields["source.address"].string_value = b"10.0.0.1:1"
+    decoded = codec.decode(message.SerializeToString())
+    assert isinstance(decoded, RequestHeaders | WholeRequest)
+    claimed = dict.fromkeys(KNOWN, "a client's") if whole else headers
+    assert decoded.headers == {":path": "/", **claimed, **{f":{name}": value for name, value in KNOWN.items()}}
+
+
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_message_or_a_protocol_error(message: bytes) -> None:
     decoded = None

@@ -119,6 +119,53 @@ def test_without_that_header_configured_it_says_nothing() -> None:
     assert Made().gate.identify({"x-tenant-id": "bob", "x-api-key": ALICE}).tenant == "alice"
 
 
+SUB = ":metadata.filter_metadata['envoy.filters.http.jwt_authn']['payload']['sub']"
+SAN = ":connection.uri_san_peer_certificate"
+VERIFIED: dict[str, Any] = {
+    "authentication": {
+        "jwt": {"issuer": "x", "jwks_uri": "https://x/"},
+        "certificate": "uri_san",
+        "identity_header": "x-tenant-id",
+        "anonymous": "bob",
+    },
+    "listener": {"tls": {"certificate": "/c", "key": "/k", "client_ca": "/a"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "tenant"),
+    [
+        ({SUB: "bob", SAN: "spiffe://alice", "x-tenant-id": "alice", "x-api-key": ALICE}, "bob"),
+        ({SAN: "spiffe://alice", "x-tenant-id": "bob", "x-api-key": BOB}, "alice"),
+        ({SAN: "", "x-tenant-id": "alice"}, "alice"),
+        ({SUB: "", SAN: "", "x-api-key": ALICE}, "alice"),
+        ({}, "bob"),
+    ],
+)
+def test_what_envoy_has_verified_counts_for_more_than_what_is_said(said: dict[str, str], tenant: str) -> None:
+    assert Made(**VERIFIED).gate.identify(said).tenant == tenant
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({SUB: "nobody", "x-api-key": ALICE}, "Whoever this is"),
+        ({SAN: "spiffe://nobody", "x-api-key": ALICE}, "Whoever this is"),
+        ({SUB: "", "authorization": "Bearer a.b.c"}, "The token is not valid"),
+        ({"authorization": "Bearer sk.no-token"}, "The API key is not valid"),
+    ],
+)
+def test_whoever_is_verified_and_unknown_is_not_let_in_as_somebody_else(said: dict[str, str], message: str) -> None:
+    made = Made(**VERIFIED)
+    error = refused(made, **said)
+    assert (error.status, error.message.startswith(message)) == (401, True)
+    assert 'tidegate_unauthenticated_total{why="wrong"} 1.0' in made.metrics()
+
+
+def test_what_nobody_configured_to_look_at_says_nothing() -> None:
+    assert Made().gate.identify({SUB: "bob", SAN: "spiffe://bob", "x-api-key": ALICE}).tenant == "alice"
+
+
 def test_caches_are_kept_apart_by_tenant_where_that_is_asked_for() -> None:
     def salts(**more: Any) -> list[str]:
         gate = Made(**more).gate

@@ -74,6 +74,7 @@ async def test_status_tells_all_there_is_to_know_of_each_endpoint() -> None:
         "inflight_reservations": 3,
         "workers": [],
         "kv_events": [],
+        "sharing": None,
     }
     known = page["pools"][0]["endpoints"][0]
     told = {

@@ -1,5 +1,6 @@
 """What the built resources say, read back as Envoy's messages."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from protos.ai_pb2 import (
     AiProtocolManager,
     AiProtocolManagerPerRoute,
 )
+from tests.configurations import parsed
 from tests.xds.fleets import config
 from tidegate.config import Config
 from tidegate.config_control import Control
@@ -94,6 +96,27 @@ def test_a_request_whose_body_is_announced_is_asked_about_in_one_exchange() -> N
     mode = ext_proc(config("a")).processing_mode
     assert mode is not None
     assert mode.request_header_mode is ProcessingModeHeaderSendMode.SEND
+
+
+@pytest.mark.parametrize(
+    ("tenants", "length", "fits"),
+    [
+        ([], "20000000", True),
+        ([{"name": "acme"}], "20000000", False),
+        ([{"name": "acme"}], "100000", False),
+        ([{"name": "acme"}], "0099999", True),
+        ([{"name": "acme"}], "0", False),
+    ],
+)
+def test_long_bodies_are_not_taken_before_it_is_known_who_sends_them(
+    tenants: list[dict[str, str]], length: str, fits: bool
+) -> None:
+    pools = [{"name": "a", "engine": "none", "endpoints": [{"address": "127.0.0.1:1"}]}]
+    *_, whole, _ = routes(parsed({"pools": pools, "tenants": tenants}))
+    (said,) = [one.string_match for one in whole.match.headers if one.name == "content-length"]
+    assert said is not None
+    assert said.safe_regex is not None
+    assert (re.fullmatch(said.safe_regex.regex, length) is not None) == fits
 
 
 def test_two_exchanges_can_be_asked_for() -> None:

@@ -47,7 +47,12 @@ class Heard(NamedTuple):
 
     def silent(self, now: float) -> bool:
         """Return whether the node has been silent for so long that nothing is known of it any more."""
-        return self.age(now) > max(MIN_SILENT_SECONDS, MISSED * self.report.interval_seconds)
+        return self.age(now) > patience(self.report)
+
+
+def patience(report: Report) -> float:
+    """Return for how many seconds ``report`` says how things are, unless another one comes."""
+    return max(MIN_SILENT_SECONDS, MISSED * report.interval_seconds)
 
 
 class Registry:

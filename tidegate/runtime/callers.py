@@ -19,6 +19,9 @@ from tidegate.scheduling.caller import Caller
 
 HASH_PREFIX: Final = "sha256:"
 
+DOTS: Final = 2
+"""In a token, which has three parts. What Envoy found valid is known by what it says, and not looked for as a key."""
+
 _NOBODY: Final = ("", Caller(""))
 
 
@@ -49,6 +52,8 @@ class Callers:
         self._identities: dict[str, Caller] = {}
         self._anonymous: Caller | None = None
         self._identity_header: str | None = None
+        self._attributes: tuple[str, ...] = ()
+        self._tokens = False
 
     def configure(self, config: Config) -> None:
         """Take over the tenants and keys of ``config``."""
@@ -67,6 +72,8 @@ class Callers:
         self._identities = known | {name: known[t.name] for t in config.tenants for name in t.identities}
         self._anonymous = known[authentication.anonymous] if authentication.anonymous else None
         self._identity_header = authentication.identity_header
+        self._attributes = tuple(f":{name}" for name in authentication.attributes)
+        self._tokens = authentication.jwt is not None
 
     def identify(self, headers: Mapping[str, str]) -> Caller:
         """Return who asks.
@@ -74,9 +81,12 @@ class Callers:
         Raises:
             ApiError: 401, that cannot be said.
         """
+        for attribute in self._attributes:
+            if identity := headers.get(attribute):
+                return self._known(self._identities.get(identity), credentials.unknown)
         if self._identity_header is not None and (identity := headers.get(self._identity_header)) is not None:
             # What a proxy in front says counts for more: what Authorization holds then is for that proxy.
-            return self._known(self._identities.get(identity))
+            return self._known(self._identities.get(identity), credentials.unknown)
         try:
             key = credentials.key_of(headers)
         except ApiError:
@@ -85,16 +95,17 @@ class Callers:
         if key is not None:
             shown = hashed(key)
             known, caller = self._keys.get(shown, _NOBODY)
-            return self._known(caller if hmac.compare_digest(known, shown) else None)
+            wrong = credentials.expired if self._tokens and key.count(".") == DOTS else credentials.wrong
+            return self._known(caller if hmac.compare_digest(known, shown) else None, wrong)
         if self._anonymous is None:
             self._unauthenticated("missing")
             raise credentials.missing()
         return self._anonymous
 
-    def _known(self, caller: Caller | None) -> Caller:
+    def _known(self, caller: Caller | None, wrong: Callable[[], ApiError]) -> Caller:
         if caller is None:
             self._unauthenticated("wrong")
-            raise credentials.wrong()
+            raise wrong()
         return caller
 
 

@@ -30,13 +30,14 @@ from tidegate.fleet.events import (
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
-from tidegate.runtime import parts, ports, services, told_caches
+from tidegate.runtime import parts, ports, services, shared_limits, told_caches
 from tidegate.runtime.alone import Alone
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
 from tidegate.runtime.discovered import Discovered
 from tidegate.runtime.discovery_log import DiscoveryLog
 from tidegate.runtime.inquiry import Inquiry
+from tidegate.runtime.kept_budgets import KeptBudgets
 from tidegate.runtime.learned_weights import LearnedWeights
 from tidegate.runtime.lessons import lesson
 from tidegate.runtime.part import Surroundings
@@ -91,7 +92,7 @@ class ControlPlane:
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
         self._deciding: Alone | Team
         waiting_room = None
-        self._tenants = Tenants(time.time, self._metrics.registry)
+        self._tenants = Tenants(time.time, self._metrics.registry, shared_limits.made(config, self._metrics.registry))
         if config.control.workers == 1:
             decider = Decider(
                 *(self._fleet, self._corrections, self._metrics, self._correlation.new_id, self),
@@ -116,7 +117,7 @@ class ControlPlane:
         self._discovered = Discovered(lambda: self._declare(self._config))
         self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
         known_to_all = (self._fleet, self._apply, self._metrics, config, self._watched.readjust, waiting_room)
-        self._parts = parts.made(Surroundings(*known_to_all))
+        self._parts = (*parts.made(Surroundings(*known_to_all)), KeptBudgets(self._tenants.allowance, config))
         self._config = self._adjusted(config)
 
     def reload(self) -> None:
@@ -150,6 +151,7 @@ class ControlPlane:
                     tasks.create_task(self._weigh()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
                     tasks.create_task(self._deciding.run()),
+                    tasks.create_task(self._tenants.run()),
                     *(tasks.create_task(part.run()) for part in self._parts),
                 ]
                 stopped = tasks.create_task(stop.wait())
@@ -363,6 +365,7 @@ class ControlPlane:
             reservations=len(self._fleet.ledger),
             kv_events=told_caches.described(self._told.standings()),
             workers=self._deciding.status(),
+            sharing=self._tenants.sharing(),
         )
 
     def _inquiry(self) -> Inquiry:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tidegate.runtime.agents import Agents
 from tidegate.runtime.checks import Checks
 from tidegate.runtime.part import Part, Surroundings
 from tidegate.runtime.queues import Queues
@@ -11,9 +12,11 @@ from tidegate.runtime.saturation import SaturationGauges
 
 def made(surroundings: Surroundings) -> Sequence[Part]:
     """Return the parts, in the order in which they begin to listen."""
+    agents = surroundings.config.agents
     return (
         Rollouts.of(surroundings),
         SaturationGauges(surroundings),
+        *(() if agents is None else (Agents(surroundings, agents),)),
         Queues(surroundings),
         Checks(surroundings),
     )

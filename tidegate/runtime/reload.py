@@ -15,9 +15,9 @@ logger = logging.getLogger("tidegate.config")
 POLL_SECONDS = 0.5
 """Pause between two looks at the file. Its bytes are compared, not its times: a Kubernetes ConfigMap swaps a link."""
 
-FIXED = ("admin", "agents", "control", "decision_log", "envoy", "scrape")
+FIXED = ("admin", "agents", "control", "decision_log", "envoy", "redis", "scrape")
 """Sections that cannot change while the process runs: sockets that others were told of, the scraper's rhythm, an open
-file."""
+file, what is shared."""
 
 
 def refuse_fixed(current: Config, wanted: Config, name: str) -> None:

@@ -28,7 +28,7 @@ STOP_SECONDS = 1.0
 
 FAREWELL_SECONDS = 0.25
 """The same for the streams that Envoy holds open as long as it lives: time to tell it that they are over, and for it to
-send the log entries that it has gathered, for 0.1 s."""
+send the log entries that it has gathered."""
 
 
 class BindError(Exception):
@@ -88,15 +88,17 @@ async def grpc_server(
     grace: float,
     health: Health | None = None,
     tls: ServerTls | None = None,
+    max_bytes: int = MAX_BODY_BYTES,
 ) -> AsyncIterator[None]:
     """Run a gRPC server with ``handlers`` and the standard health service, which says what ``health`` does.
 
-    At the end it says that it serves no more, and its calls get ``grace`` seconds.
+    A message may have about ``max_bytes``. At the end it says that it serves no more, and its calls get ``grace``
+    seconds.
 
     Raises:
         BindError: ``port`` on ``address`` cannot be bound.
     """
-    server = grpc.aio.server(options=grpc_transport.server_options(MAX_BODY_BYTES))
+    server = grpc.aio.server(options=grpc_transport.server_options(max_bytes))
     server.add_generic_rpc_handlers(handlers)
     servicer = grpc_health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)

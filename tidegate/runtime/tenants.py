@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 from tidegate.config import Config
 from tidegate.runtime import callers
 from tidegate.scheduling.allowance import Allowance, Answer, Ask
+from tidegate.sharing.allowance import SharedAllowance
 from tidegate.telemetry import tenants as telemetry
 from tidegate.telemetry.record import RequestRecord
 from tidegate.telemetry.status import JsonObject
@@ -19,9 +20,16 @@ class Tenants:
         unauthenticated: counts a request of which it is not known whose it is.
     """
 
-    def __init__(self, clock: Callable[[], float], registry: CollectorRegistry) -> None:
-        """Go by ``clock`` (seconds since the epoch); count in ``registry``."""
-        self._allowance = Allowance(clock)
+    def __init__(
+        self, clock: Callable[[], float], registry: CollectorRegistry, shared: SharedAllowance | None = None
+    ) -> None:
+        """Go by ``clock`` (seconds since the epoch); count in ``registry``.
+
+        What tenants use is counted here, or in what is ``shared`` with other replicas.
+        """
+        self._alone = Allowance(clock)
+        self._shared = shared
+        self._allowance = self._alone if shared is None else shared
         self._figures = telemetry.TenantFigures(registry, self._allowance.left)
         self._config: Config | None = None
         self.unauthenticated = self._figures.unauthenticated
@@ -34,12 +42,20 @@ class Tenants:
 
     async def take(self, ask: Ask) -> Answer:
         """Take what is asked for from all limits, or from none."""
-        exceeded = self._allowance.reserve(ask)
-        if exceeded is None:
+        if self._shared is None:
+            answer = Answer(self._alone.reserve(ask), self._alone.standing(ask.scopes))
+        else:
+            answer = await self._shared.take(ask)
+        if answer.exceeded is None:
             self._figures.admitted(ask.tenant)
         else:
-            self._figures.limited(ask.tenant, exceeded.limit.name)
-        return Answer(exceeded, self._allowance.standing(ask.scopes))
+            self._figures.limited(ask.tenant, answer.exceeded.limit.name)
+        return answer
+
+    async def run(self) -> None:
+        """Keep what is shared with other replicas so, until cancelled; return at once where nothing is."""
+        if self._shared is not None:
+            await self._shared.run()
 
     def withdraw(self, request_id: str) -> None:
         """Give back what was taken for a request that went nowhere, or whose end was never told."""
@@ -52,7 +68,7 @@ class Tenants:
         request and no tokens. Of an answer whose usage nobody told, as of one whose client left, stays taken what was
         expected, or what was seen of it.
         """
-        if not len(self._allowance):
+        if self._shared is None and not len(self._alone):
             return
         if record.attempts == 0 or record.status >= 500 or record.status == 429:
             self._allowance.release(record.reservation)
@@ -66,11 +82,26 @@ class Tenants:
         if settled is not None:
             self._figures.used(settled.tenant, settled.used.input_tokens, settled.used.output_tokens)
 
+    # -- over a restart
+
+    @property
+    def allowance(self) -> Allowance:
+        """What is counted in this process."""
+        return self._allowance
+
     # -- what one sees
 
     def describe(self) -> JsonObject:
         """Return the page of the tenants."""
-        return {"tenants": list(self._described()), "requests_held": len(self._allowance)}
+        return {
+            "tenants": list(self._described()),
+            "requests_held": len(self._allowance),
+            "sharing": self.sharing(),
+        }
+
+    def sharing(self) -> JsonObject | None:
+        """Return how it stands with the Redis through which this is shared; ``None`` where there is none."""
+        return None if self._shared is None else self._shared.state()._asdict()
 
     def _described(self) -> Iterator[JsonObject]:
         if self._config is None:

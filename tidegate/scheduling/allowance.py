@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tidegate.scheduling.budget import Budgets, Cost, Exceeded, Left, Limit, Unit, Window
+from tidegate.scheduling.budget_image import BudgetsImage
 from tidegate.scheduling.caller import Caller
 from tidegate.scheduling.request import InferenceRequest
 
@@ -74,6 +75,18 @@ class Settled(NamedTuple):
     used: Cost
 
 
+class AllowanceImage(NamedTuple):
+    """What is kept over a restart.
+
+    Attributes:
+        budgets: what was used, and taken.
+        tenants: whose requests those are that took something, by the request's id.
+    """
+
+    budgets: BudgetsImage = BudgetsImage()
+    tenants: tuple[tuple[str, str], ...] = ()
+
+
 class Allowance:
     """All limits of all callers."""
 
@@ -125,16 +138,35 @@ class Allowance:
         self._tenants.pop(request_id, None)
         return self._budgets.release(request_id, self._clock())
 
+    def image(self) -> AllowanceImage:
+        """Return what is to be kept over a restart."""
+        budgets = self._budgets.image()
+        return AllowanceImage(budgets, tuple((one.id, self._tenants[one.id]) for one in budgets.held))
+
+    def restore(self, image: AllowanceImage) -> None:
+        """Begin with what was kept, as far as there are such limits.
+
+        Raises:
+            ValueError: something was taken already.
+        """
+        self._budgets.restore(image.budgets, self._clock())
+        self._tenants = {one: tenant for one, tenant in image.tenants if self._budgets.holds(one) is not None}
+
     def standing(self, scopes: Iterable[str]) -> Standing:
         """Return how a caller stands whose requests count against the limits of ``scopes``."""
         now = self._clock()
-        left = [one for scope in scopes for one in self._budgets.left(scope, now) if one.limit.window is Window.MINUTE]
-        return Standing(_nearest(left, REQUESTS_ORDER), _nearest(left, TOKENS_ORDER))
+        return standing(one for scope in scopes for one in self._budgets.left(scope, now))
 
     def left(self) -> dict[str, list[Left]]:
         """Return what is left of every limit, by scope."""
         now = self._clock()
         return {scope: self._budgets.left(scope, now) for scope in self._scopes}
+
+
+def standing(left: Iterable[Left]) -> Standing:
+    """Return how a caller stands of whose limits that is left."""
+    of_a_minute = [one for one in left if one.limit.window is Window.MINUTE]
+    return Standing(_nearest(of_a_minute, REQUESTS_ORDER), _nearest(of_a_minute, TOKENS_ORDER))
 
 
 def _nearest(left: Sequence[Left], units: Sequence[Unit]) -> Left | None:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidegate.scheduling.budget_image import BudgetsImage, Hold, Used
+
 DAY_SECONDS = 86_400
 
 
@@ -160,6 +162,15 @@ class _Account:
             return Left(self.limit, whole, (self._capacity - self._level) * 60.0 / self.limit.amount)
         return Left(self.limit, whole, (self._day + 1) * DAY_SECONDS - now)
 
+    def image(self, scope: str) -> Used:
+        return Used(scope, self.limit.name, self._capacity - self._level, self._at, self._day)
+
+    def restore(self, used: Used, now: float) -> None:
+        """Begin where ``used`` says, and let flow back what has since; a clock that went back lets nothing."""
+        self._level = min(float(self._capacity), self._capacity - used.amount)
+        self._at, self._day = min(used.at, now), min(used.day, math.floor(now / DAY_SECONDS))
+        self.refill(now)
+
     def change(self, limit: Limit) -> None:
         """Go on under another amount of the same limit: what is in use stays in use, and comes back to here."""
         self._level = limit.capacity - (self._capacity - self._level)
@@ -242,6 +253,39 @@ class Budgets:
         taken_from = tuple(account for _, account in accounts)
         self._held[request_id] = _Held(taken_from, cost, math.floor(now / DAY_SECONDS))
         return None
+
+    def image(self) -> BudgetsImage:
+        """Return what is to be kept over a restart."""
+        kept = {
+            id(account): (scope, name)
+            for scope, accounts in self._accounts.items()
+            for name, account in accounts.items()
+            if account.limit.window is not Window.IN_FLIGHT
+        }
+        used = tuple(self._accounts[scope][name].image(scope) for scope, name in kept.values())
+        held = tuple(
+            Hold(request_id, tuple(kept[id(one)] for one in held.accounts if id(one) in kept), *held.cost, held.day)
+            for request_id, held in self._held.items()
+        )
+        return BudgetsImage(used, tuple(one for one in held if one.limits))
+
+    def restore(self, image: BudgetsImage, now: float) -> None:
+        """Begin with what was kept, as far as there are such limits; nothing may have been taken yet.
+
+        Raises:
+            ValueError: something has.
+        """
+        if self._held:
+            raise ValueError("something was taken already")
+        for used in image.used:
+            account = self._accounts.get(used.scope, {}).get(used.limit)
+            if account is not None and account.limit.window is not Window.IN_FLIGHT and math.isfinite(used.amount):
+                account.restore(used, now)
+        for hold in image.held:
+            found = (self._accounts.get(scope, {}).get(name) for scope, name in hold.limits)
+            accounts = tuple(one for one in found if one is not None and one.limit.window is not Window.IN_FLIGHT)
+            if accounts:
+                self._held[hold.id] = _Held(accounts, Cost(hold.input_tokens, hold.output_tokens), hold.day)
 
     def holds(self, request_id: str) -> Cost | None:
         """Return what a request took, ``None`` where it holds nothing."""

@@ -17,6 +17,7 @@ def describe(
     reservations: int,
     workers: Sequence[JsonObject] = (),
     kv_events: Sequence[JsonObject] = (),
+    sharing: JsonObject | None = None,
 ) -> JsonObject:
     """Return the status page.
 
@@ -28,6 +29,7 @@ def describe(
         reservations: requests that hold a place anywhere.
         workers: the processes that decide, where there are several.
         kv_events: how it stands with the engines that tell what they cache.
+        sharing: how it stands with what limits are shared through, where they are shared.
     """
     return {
         "version": version,
@@ -36,6 +38,7 @@ def describe(
         "inflight_reservations": reservations,
         "workers": list(workers),
         "kv_events": list(kv_events),
+        "sharing": sharing,
         "pools": [
             {
                 "name": pool.name,

@@ -1,0 +1,5 @@
+"""Budgets that several replicas share through Redis.
+
+``courier`` talks to Redis and says at any time whether it can be asked; ``ledger.lua`` is what runs there;
+``allowance`` is what the gate asks, and answers from this replica's own share where Redis does not.
+"""
