@@ -6,7 +6,7 @@ Both are plain data, written as JSON, which Envoy reads as it reads YAML.
 import json
 import shutil
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +71,18 @@ def engine(admin_port: int, ports: Sequence[int]) -> str:
     return _bootstrap(admin_port, listeners, [])
 
 
-def plain(admin_port: int, port: int, endpoint_ports: Sequence[int]) -> str:
-    """Return the configuration of an Envoy that spreads what comes to ``port`` over the endpoints, round robin."""
+def plain(
+    admin_port: int, port: int, endpoint_ports: Sequence[int], thresholds: Mapping[str, int] | None = None
+) -> str:
+    """Return the configuration of an Envoy that spreads what comes to ``port`` over the endpoints, round robin.
+
+    ``thresholds`` are those of its circuit breakers, by their names; without them, Envoy's own.
+    """
     route = {"match": {"prefix": "/"}, "route": {"cluster": "engines", "timeout": "0s"}}
-    return _bootstrap(admin_port, [_listener(port, [_ROUTER], route)], [_cluster("engines", endpoint_ports)])
+    cluster = _cluster("engines", endpoint_ports)
+    if thresholds is not None:
+        cluster["circuit_breakers"] = {"thresholds": [dict(thresholds)]}
+    return _bootstrap(admin_port, [_listener(port, [_ROUTER], route)], [cluster])
 
 
 def guarded(admin_port: int, port: int, endpoint_ports: Sequence[int]) -> str:
