@@ -38,7 +38,6 @@ from tidegate.runtime.decider import Decider
 from tidegate.runtime.discovered import Discovered
 from tidegate.runtime.discovery_log import DiscoveryLog
 from tidegate.runtime.inquiry import Inquiry
-from tidegate.runtime.kept_budgets import KeptBudgets
 from tidegate.runtime.learned_weights import LearnedWeights
 from tidegate.runtime.lessons import lesson
 from tidegate.runtime.part import Surroundings
@@ -110,7 +109,7 @@ class ControlPlane:
         self._discovered = Discovered(lambda: self._declare(self._config))
         self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
         known_to_all = (self._fleet, self._apply, self._metrics, config, self._watched.readjust, waiting_room)
-        self._parts = (*parts.made(Surroundings(*known_to_all)), KeptBudgets(self._tenants.allowance, config))
+        self._parts = (*parts.made(Surroundings(*known_to_all)), shared_limits.keeping(self._tenants, config))
         self._config = self._adjusted(config)
         self._changeover = Changeover(
             *(self._deciding, self._declare, self._ask_for, self._discovered.synced),
@@ -148,7 +147,6 @@ class ControlPlane:
                     tasks.create_task(self._weigh()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
                     tasks.create_task(self._deciding.run()),
-                    tasks.create_task(self._tenants.run()),
                     *(tasks.create_task(part.run()) for part in self._parts),
                 ]
                 stopped = tasks.create_task(stop.wait())
