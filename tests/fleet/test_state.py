@@ -22,10 +22,11 @@ from tidegate.fleet.events import (
     TimePassed,
 )
 from tidegate.fleet.health import RULES, UNREACHABLE_AFTER, Health, HealthStatus, Reachability
+from tidegate.fleet.known import STALE_AFTER
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.member import PRIOR_REQUEST_TOKENS
 from tidegate.fleet.output_lengths import PRIOR_OUTPUT_TOKENS
-from tidegate.fleet.state import STALE_AFTER, Fleet
+from tidegate.fleet.state import Fleet
 
 LEASE = 45.0
 

@@ -1,11 +1,10 @@
 """The fleet: every fact in one place, changed by events alone."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from functools import singledispatchmethod
 
 from tidegate.fleet.condition import REACHED, unreachable
 from tidegate.fleet.declaring import declared
-from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import (
     BlocksCleared,
     BlocksRemoved,
@@ -29,38 +28,17 @@ from tidegate.fleet.events import (
 from tidegate.fleet.evidence import Ending, Evidence
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.image import FleetImage, PoolImage
-from tidegate.fleet.ledger import Ledger, Reservation
-from tidegate.fleet.load import IDLE, AtWork, advanced, foreign_requests, plausible
-from tidegate.fleet.member import Member, PoolState
-from tidegate.fleet.prefix_match import PrefixMatch, PrefixTokens
-from tidegate.fleet.view import PoolView
-
-STALE_AFTER = 5.0
-"""Seconds after which a report no longer counts, unless the caller says otherwise."""
+from tidegate.fleet.known import Known
+from tidegate.fleet.ledger import Reservation
+from tidegate.fleet.load import advanced, foreign_requests, plausible
+from tidegate.fleet.member import Member
 
 
-class Fleet:
+class Fleet(Known):
     """All pools, their endpoints and what is in flight.
 
     One writer calls ``apply``; readers in the same thread may call the rest at any time. ``now`` never goes back.
     """
-
-    def __init__(self, lease_seconds: float, stale_after: float = STALE_AFTER) -> None:
-        """Begin without pools.
-
-        Args:
-            lease_seconds: how long a reservation lives without a sign of its request (see ``ledger``).
-            stale_after: how many seconds a report counts; must exceed the pause between two scrapes.
-        """
-        self.ledger = Ledger(lease_seconds)
-        self._stale_after = stale_after
-        self._pools: dict[str, PoolState] = {}
-        self._endpoints: dict[str, Member] = {}
-
-    @property
-    def pools(self) -> Mapping[str, PoolSpec]:
-        """The declared pools by name, in the order of their declaration."""
-        return {name: pool.spec for name, pool in self._pools.items()}
 
     def apply(self, event: FleetEvent, now: float) -> list[FleetChange]:
         """Take in one event at ``now`` (seconds); return what changed for others.
@@ -85,99 +63,6 @@ class Fleet:
                     member.breaker.lost(lost.id)
                 member.shown = None
         return [ReservationReleased(lost, expired=True) for lost in expired]
-
-    def expected_output(self, pool: str, limit: int | None, kind: str = "") -> int:
-        """Return how many tokens an answer in ``pool`` will probably have, never more than its ``limit`` in tokens.
-
-        ``kind`` is that of the request (see ``Reservation``).
-
-        Raises:
-            KeyError: there is no such pool.
-        """
-        if limit is not None and limit <= 0:
-            return 0
-        return round(self._pools[pool].outputs.mean(kind, limit))
-
-    def mix(self, pool: str) -> tuple[float, float]:
-        """Return the mean tokens of the prompts and of the answers in ``pool``, as learned.
-
-        Raises:
-            KeyError: there is no such pool.
-        """
-        state = self._pools[pool]
-        output = state.outputs.mean("", None)
-        return max(1.0, state.request_tokens.value - output), output
-
-    def longest_output(self, pool: str, limit: int | None, kind: str = "", share: float = 0.9) -> int:
-        """Return the tokens that an answer exceeds with a chance of no more than ``1 - share``; else likewise.
-
-        Raises:
-            KeyError: there is no such pool.
-        """
-        if limit is not None and limit <= 0:
-            return 0
-        return round(self._pools[pool].outputs.quantile(kind, share, limit))
-
-    def view(
-        self,
-        pool: str,
-        now: float,
-        places: Sequence[int] | None = None,
-        cached: PrefixTokens | None = None,
-    ) -> PoolView:
-        """Return ``pool`` as it is at ``now`` (seconds).
-
-        Args:
-            pool: its name.
-            now: the moment.
-            places: where the endpoints stand that are asked for, in the order of their declaration; all by default.
-            cached: how many tokens of the prompt at hand they have in their caches; none by default.
-
-        Raises:
-            KeyError: there is no such pool.
-        """
-        return self._pools[pool].view(self.ledger, now - self._stale_after, now, places, cached)
-
-    def members(self, pool: str) -> tuple[EndpointSpec, ...]:
-        """Return the endpoints of ``pool`` in the order of their declaration; the same tuple until that changes.
-
-        Raises:
-            KeyError: there is no such pool.
-        """
-        return self._pools[pool].spec.endpoints
-
-    def is_well(self, pool: str) -> bool:
-        """Return whether every endpoint of ``pool`` is healthy.
-
-        Raises:
-            KeyError: there is no such pool.
-        """
-        return self._pools[pool].health.well
-
-    def place(self, pool: str, address: str) -> int | None:
-        """Return where ``address`` stands among the members of ``pool``; ``None`` when it is none of them.
-
-        Raises:
-            KeyError: there is no such pool.
-        """
-        return self._pools[pool].places.get(address)
-
-    def cached(self, pool: str, prefix: Sequence[int]) -> PrefixMatch:
-        """Return which endpoints of ``pool`` probably hold how many blocks of ``prefix``.
-
-        Raises:
-            KeyError: there is no such pool.
-        """
-        return self._pools[pool].prefixes.match(prefix)
-
-    def views(self, now: float) -> tuple[PoolView, ...]:
-        """Return all pools as they are at ``now`` (seconds)."""
-        return tuple(self.view(name, now) for name in self._pools)
-
-    def at_work(self, address: str, now: float) -> AtWork:
-        """Return what is known at ``now`` (seconds) of the work at ``address``; nothing of one that is no member."""
-        member = self._endpoints.get(address)
-        return IDLE if member is None else member.at_work(self.ledger.inflight(address), now - self._stale_after)
 
     def image(self) -> FleetImage:
         """Return all of it as plain data."""
