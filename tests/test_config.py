@@ -132,7 +132,7 @@ def test_equal_addresses_are_written_alike() -> None:
         ("pools.0.scorers.0.share", "name, weight"),
         (
             "pools.0.endpoints.0.port",
-            "address, weight, role, models, max_running, gpu, node, gpus, kv_events_port, kv_events_replay_port",
+            "address, weight, role, models, max_running, gpu, node, gpus, drain, kv_events_port, kv_events_replay_port",
         ),
         ("decision_log.path", "file, sample, max_bytes"),
     ],

@@ -19,6 +19,7 @@ from tidegate.config_breaker import Breaker
 from tidegate.config_checks import DEFAULT_CHECKS, Check, unasked
 from tidegate.config_control import Control, nowhere
 from tidegate.config_discovery import Discovery
+from tidegate.config_health import Health
 from tidegate.config_kv_events import KvEvents, untold
 from tidegate.config_objective import Objective
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
@@ -113,6 +114,7 @@ class Endpoint(Section):
     gpus: tuple[GpuUuid, ...] = Field(
         (), max_length=64, description="The UUIDs of the GPUs there that it runs on; empty: all of the node's."
     )
+    drain: bool = Field(default=False, description="Whether it gets nothing new; what it has may finish.")
     kv_events_port: Port | None = Field(
         None, description="Where it publishes KV events, where that differs from its pool's `kv_events.port`."
     )
@@ -200,6 +202,9 @@ class Pool(Section):
         "`stream`, false with `access_log`.",
     )
     objective: Objective = Field(Objective(), description="What the pool is meant to keep.")
+    health: Health | None = Field(
+        None, description="When its endpoints get less or nothing; default: as the section `health` says for all pools."
+    )
     breaker: Breaker = Field(Breaker(), description="When an endpoint that fails its requests is left alone.")
     checks: tuple[Check, ...] = Field(
         DEFAULT_CHECKS, max_length=5, description="How the engines are asked how they are, each in its own way once."
@@ -236,6 +241,7 @@ class Config(Section):
     envoy: Envoy = Field(Envoy(), description="The Envoy that `tidegate up` starts.")
     limits: Limits = Field(Limits(), description="Bounds on what one request may take.")
     scrape: Scrape = Field(Scrape(), description="How the engines are asked for their load.")
+    health: Health = Field(Health(), description="When endpoints get less or nothing, and how they come back.")
     unknown_paths: UnknownPaths = Field(
         UnknownPaths(pool=None),
         description="What becomes of requests on paths that Tidegate does not know.",

@@ -28,7 +28,7 @@ from tidegate.fleet.events import (
 )
 from tidegate.fleet.evidence import Ending, Evidence
 from tidegate.fleet.health import Reachability
-from tidegate.fleet.image import FleetImage, PoolImage
+from tidegate.fleet.image import FleetImage
 from tidegate.fleet.known import Known
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import advanced, foreign_requests, plausible
@@ -68,10 +68,7 @@ class Fleet(Known):
     def image(self) -> FleetImage:
         """Return all of it as plain data."""
         return FleetImage(
-            tuple(
-                PoolImage(pool.spec, pool.request_tokens.value, pool.outputs.image(), pool.health.image())
-                for pool in self._pools.values()
-            ),
+            tuple(pool.image() for pool in self._pools.values()),
             tuple(member.image() for member in self._endpoints.values()),
             tuple(self.ledger),
         )
@@ -85,15 +82,10 @@ class Fleet(Known):
         if self._pools or len(self.ledger):
             raise ValueError("a fleet is restored into an empty one")
         self.apply(PoolsDeclared(tuple(pool.spec for pool in image.pools)), now)
-        for pool in image.pools:
-            state = self._pools[pool.spec.name]
-            state.request_tokens.value = pool.request_tokens
-            state.outputs.restore(pool.outputs)
         for known in image.members:
             self._endpoints[known.address].restore(known)
         for pool in image.pools:
-            state = self._pools[pool.spec.name]
-            state.health.restore(pool.alarm, [member.condition for member in state.members])
+            self._pools[pool.spec.name].restore(pool)
         for reservation in sorted(image.reservations, key=lambda one: one.reserved_at):
             self._work_on(reservation, reservation.reserved_at)
             self.ledger.reserve(reservation, now)

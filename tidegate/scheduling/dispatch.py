@@ -121,6 +121,7 @@ class Dispatcher:
         self._policies, self._rooms = dict(policies), rooms
         self._needed, self._needed_while_well = needed, while_well
         self._pickers = pickers
+        self._lookout.keep(pickers)
         self._lanes = {pool: Lanes(policy.lanes) for pool, policy in policies.items() if policy.lanes}
 
     def _picker(self, pool: str, policy: Policy) -> PickerContract:
@@ -207,6 +208,7 @@ class Dispatcher:
         recorded = Recorded(rng) if self._sample and rng.random() < self._sample else None
         ranked = picker.rank(request, looked.kept, recorded or rng)
         addresses = tuple(endpoint.address for endpoint in named(request, ranked, looked, policy.destinations))
+        self._lookout.decided(name, looked, addresses[0])
         cached = ranked[0].cached_tokens
         reservation = Reservation(
             id=request.id,
