@@ -105,7 +105,7 @@ class Fleet(Known):
         if member is not None:
             member.shown = None
             if member.breaker is not None:
-                member.breaker.sent(reservation.id, now)
+                member.breaker.sent(reservation.id, reservation.reserved_at)
             if pool is not None and pool.spec.reckons:
                 held = self.ledger.inflight(reservation.address).tokens
                 member.work.started(reservation, pool.load(member, self.ledger), held, now)
