@@ -168,6 +168,10 @@ def test_requests_that_were_there_before_it_opened_say_nothing_afterwards() -> N
         endpoint.end(old, PLAIN)
     assert endpoint.circuit() is Circuit.HALF_OPEN
     assert endpoint.breaker.until == until
+    assert endpoint.ask(Ending.SERVED, Ending.SERVED) is Circuit.CLOSED
+    for _ in range(10):
+        endpoint.end(("of long ago", 1000.0), Ending.STALLED)
+    assert endpoint.circuit() is Circuit.CLOSED
 
 
 def test_where_it_is_used_while_open_what_it_serves_closes_it() -> None:

@@ -94,7 +94,8 @@ class Breaker:
         failed_before, ended_before: those of the window before it.
         busy, busy_since: refusals for load in a row, and when the first of them came.
         openings: how often it opened of late.
-        opened_at: when it opened last; ``None`` while it is closed.
+        opened_at: since when it is not closed; ``None`` while it is.
+        tried_from: what was sent before says nothing any more: when it opened last.
         until: when it is half open.
         closed_at: when it closed last.
         wins: requests served in a row since it opened.
@@ -113,6 +114,7 @@ class Breaker:
     busy_since: float = 0.0
     openings: int = 0
     opened_at: float | None = None
+    tried_from: float = -math.inf
     until: float = 0.0
     closed_at: float = -math.inf
     wins: int = 0
@@ -182,10 +184,10 @@ class Breaker:
             alone: no other request of ours is there now.
         """
         self.lost(reservation_id)
-        if ending is Ending.NEUTRAL:
+        if ending is Ending.NEUTRAL or sent_at < self.tried_from:
             return False
         if self.opened_at is not None:
-            return sent_at >= self.opened_at and self._tried(ending, now, address, rules)
+            return self._tried(ending, now, address, rules)
         if ending is Ending.BUSY:
             return self._refused(now, address, rules, alone=alone)
         self._roll(now, rules)
@@ -235,7 +237,8 @@ class Breaker:
             self.openings = 0
         self.openings += 1
         seconds = self._open_seconds(rules) * (1.0 + JITTER * _spread(address, self.openings))
-        self.opened_at, self.until, self.reason = now, now + seconds, reason
+        self.opened_at = self.tried_from = now
+        self.until, self.reason = now + seconds, reason
         self.run, self.busy, self.wins, self.trials = 0.0, 0, 0, frozenset()
         self.failed = self.ended = self.failed_before = self.ended_before = 0
 
