@@ -98,7 +98,7 @@ class Fleet(Known):
         if member is not None:
             member.shown = None
             if member.breaker is not None:
-                member.breaker.sent(reservation.id, now)
+                member.breaker.sent(reservation.id, reservation.reserved_at)
             if pool is not None and pool.spec.reckons:
                 held = self.ledger.inflight(reservation.address).tokens
                 member.work.started(reservation, pool.load(member, self.ledger), held, now)
@@ -222,9 +222,9 @@ class Fleet(Known):
                 failed=event.failed,
             )
         self.ledger.release(reservation.id)
-        if member is not None and pool is not None and event.ending is not None:
+        if member is not None and pool is not None:
             alone = not self.ledger.inflight(reservation.address).requests
-            if word := member.heard(reservation, event.ending, now, spec=pool.spec, alone=alone):
+            if word := member.heard(reservation, event.ending or Ending.NEUTRAL, now, spec=pool.spec, alone=alone):
                 yield from self._heard(member, word, now)
         # No tokens at all is no answer: embeddings have none, and say so, and must not make a chat look short.
         if pool is not None and event.output_tokens:
