@@ -229,6 +229,7 @@ class ControlPlane:
                     duration=record.engine_seconds,
                     cached_tokens=record.usage.cached_tokens,
                     failed=record.failed_by_pick,
+                    ending=record.ending_at_pick,
                 )
             )
         # Another decision on it than the one that Envoy followed, if there is one, came to nothing.
