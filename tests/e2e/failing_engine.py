@@ -42,17 +42,19 @@ STREAMS: dict[str, list[Any]] = {
 
 @dataclass
 class FailingEngine:
-    """What a request asks for in ``user``: one word for all engines, or one for each port.
+    """Does what a request asks for in ``user``, a word of the above.
 
     Attributes:
         port: where it listens.
         seen: how often it was asked for each word.
         pause: seconds that it takes to answer.
+        order: the ports of all engines in the order in which they were asked.
     """
 
     port: int
     seen: Counter[str] = field(default_factory=Counter)
     pause: float = 0.0
+    order: list[int] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
@@ -60,11 +62,9 @@ class FailingEngine:
                 headers = (await reader.readuntil(b"\r\n\r\n")).lower()
                 length = int(headers.partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
                 body = json.loads(await reader.readexactly(length) or b"{}")
-                asked = body.get("user", "served")
-                word = (
-                    asked if isinstance(asked, str) and not asked.startswith("{") else json.loads(asked)[str(self.port)]
-                )
+                word = body.get("user", "served")
                 self.seen[word] += 1
+                self.order.append(self.port)
                 await asyncio.sleep(self.pause)
                 if not await self._answer(word, writer):
                     break
@@ -103,7 +103,8 @@ class FailingEngine:
 @contextlib.contextmanager
 def failing_engines(count: int) -> Iterator[list[FailingEngine]]:
     """Run ``count`` of them."""
-    engines = [FailingEngine(free_port()) for _ in range(count)]
+    order: list[int] = []
+    engines = [FailingEngine(free_port(), order=order) for _ in range(count)]
     loop, started, over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
 
     async def serve() -> None:

@@ -1,8 +1,10 @@
 """How requests end at engines that fail in each of the ways that engines do, as a real Envoy tells it."""
 
 import http.client
+import json
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -122,3 +124,30 @@ def test_an_engine_that_is_gone_is_unconnected(stack: Stack) -> None:
     assert stack.ask(model="gone")[0] == 503
     stack.settle()
     assert dict(counted(stack) - before) in ({"unconnected": 2}, {})  # by then it may be known to be gone
+
+
+def test_attempts_follow_the_order_that_the_decision_names(stack: Stack, engines: list[FailingEngine]) -> None:
+    order = engines[0].order
+    order.clear()
+    log = stack.folder / "decisions.jsonl"
+    until(lambda: log.read_text().count("\n") == stack.total("tidegate_picks_total"), 5, "decisions are written")
+    before = log.read_text().count("\n")
+    for _ in range(3):
+        endings(stack, "unavailable")
+    until(lambda: log.read_text().count("\n") == before + 3, 5, "the decisions are written")
+    named = [json.loads(line)["addresses"] for line in log.read_text().splitlines()[-3:]]
+    assert [f"127.0.0.1:{port}" for port in order] == [address for addresses in named for address in addresses]
+
+
+def test_when_all_engines_fail_retries_keep_to_their_budget(stack: Stack, engines: list[FailingEngine]) -> None:
+    """20 % of the requests under way, and never fewer than three."""
+    for engine in engines:
+        engine.pause = 0.1
+    before = sum(engine.seen["unavailable"] for engine in engines)
+    with ThreadPoolExecutor(60) as clients:
+        statuses = list(clients.map(lambda _: stack.ask(user="unavailable")[0], range(300)))
+    for engine in engines:
+        engine.pause = 0.0
+    assert statuses == [503] * 300
+    asked = sum(engine.seen["unavailable"] for engine in engines) - before
+    assert 300 < asked <= 1.3 * 300
