@@ -124,7 +124,7 @@ def test_equal_addresses_are_written_alike() -> None:
             "limits.max",
             (
                 "max_body_bytes, compressed_bodies, decision_timeout_seconds, absence_seconds, idle_timeout_seconds, "
-                "lease_seconds"
+                "lease_seconds, quarantine_seconds"
             ),
         ),
         ("scrape.path", "interval_seconds, timeout_seconds, max_bytes"),

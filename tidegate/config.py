@@ -86,6 +86,11 @@ class Limits(Section):
         ge=25.0,
         description="How long a request counts as in flight without a sign of life; Envoy gives one every 10 seconds.",
     )
+    quarantine_seconds: Seconds = Field(
+        600.0,
+        ge=0.0,
+        description="How long a request under which two engines died, known by its body, is refused; 0 for never.",
+    )
 
 
 class Endpoint(Section):
@@ -154,7 +159,8 @@ class Pool(Section):
         ge=0,
         le=10,
         description="How often Envoy tries again elsewhere while nothing was delivered: after a failed connection, a "
-        "reset before the answer, 429, 502 or 503; a 500 may be the request's own doing, and is passed on.",
+        "reset before the answer, 429, 502, 503, or an error that says that the engine is dead or out of memory; any "
+        "other 500 may be the request's own doing, and is passed on. Never where two engines fell silent over it.",
     )
     fail_open: bool = Field(
         default=False,
@@ -164,6 +170,9 @@ class Pool(Section):
         0.0,
         ge=0.0,
         description="How long a request may take to its answer's end; 0 for any time. `x-request-timeout` shortens it.",
+    )
+    idle_timeout_seconds: Seconds | None = Field(
+        None, ge=0.001, description="In place of `limits.idle_timeout_seconds` for the answers of this pool."
     )
     tokenizer: TokenizerFile | None = Field(
         None,

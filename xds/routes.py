@@ -124,7 +124,7 @@ def _to_the_pool(pool: Pool, limits: Limits, path: str | None = None) -> route.R
             max_stream_duration=seconds(pool.timeout_seconds),
             grpc_timeout_header_max=seconds(pool.timeout_seconds),
         ),
-        idle_timeout=seconds(limits.idle_timeout_seconds),
+        idle_timeout=seconds(pool.idle_timeout_seconds or limits.idle_timeout_seconds),
         retry_policy=route.RetryPolicy(
             retry_on=RETRY_ON,
             retriable_status_codes=list(RETRIABLE_STATUS),

@@ -7,6 +7,7 @@ from tidegate.fleet.ledger import Ledger
 from tidegate.fleet.load import IDLE, AtWork
 from tidegate.fleet.member import Member, PoolState
 from tidegate.fleet.prefix_match import PrefixMatch, PrefixTokens
+from tidegate.fleet.quarantine import Quarantine
 from tidegate.fleet.view import PoolView
 
 Pools = dict[str, PoolState]
@@ -27,6 +28,7 @@ class Known:
             stale_after: how many seconds a report counts; must exceed the pause between two scrapes.
         """
         self.ledger = Ledger(lease_seconds)
+        self.quarantine = Quarantine()
         self._stale_after = stale_after
         self._pools: Pools = {}
         self._endpoints: Endpoints = {}

@@ -19,6 +19,7 @@ from tidegate.fleet.events import (
     ReachabilityChanged,
     RequestEnded,
     RequestProgressed,
+    RequestQuarantined,
     RequestReserved,
     ReservationReleased,
     ScrapeFailed,
@@ -73,6 +74,7 @@ class Fleet(Known):
             ),
             tuple(member.image() for member in self._endpoints.values()),
             tuple(self.ledger),
+            tuple(self.quarantine),
         )
 
     def restore(self, image: FleetImage, now: float) -> None:
@@ -90,6 +92,8 @@ class Fleet(Known):
             state.outputs.restore(pool.outputs)
         for known in image.members:
             self._endpoints[known.address].restore(known)
+        for fingerprint, until in image.quarantined:
+            self.quarantine.hold(fingerprint, until)
         for pool in image.pools:
             state = self._pools[pool.spec.name]
             state.health.restore(pool.alarm, [member.condition for member in state.members])
@@ -254,6 +258,11 @@ class Fleet(Known):
     def _(self, event: BlocksCleared, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
         if member := self._endpoints.get(event.address):
             member.prefixes.forget(event.address)
+        return ()
+
+    @_apply.register
+    def _(self, event: RequestQuarantined, now: float) -> Iterable[FleetChange]:
+        self.quarantine.hold(event.fingerprint, now + event.seconds)
         return ()
 
     @_apply.register

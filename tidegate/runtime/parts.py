@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tidegate.runtime.agents import Agents
 from tidegate.runtime.checks import Checks
 from tidegate.runtime.part import Part, Surroundings
+from tidegate.runtime.quarantines import Quarantines
 from tidegate.runtime.queues import Queues
 from tidegate.runtime.rollouts import Rollouts
 from tidegate.runtime.saturation import SaturationGauges
@@ -19,4 +20,5 @@ def made(surroundings: Surroundings) -> Sequence[Part]:
         *(() if agents is None else (Agents(surroundings, agents),)),
         Queues(surroundings),
         Checks(surroundings),
+        Quarantines(surroundings),
     )

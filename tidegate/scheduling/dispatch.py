@@ -53,6 +53,8 @@ class RefusalReason(enum.Enum):
     NO_ENDPOINTS = "no_endpoints"
     NO_ROOM = "no_room"
     """Whoever could serve it has no room for it now, or others wait for that already."""
+    QUARANTINED = "quarantined"
+    """It killed engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,8 @@ class Dispatcher:
         if isinstance(placed, Refusal):
             return placed
         request, name = placed, placed.pool
+        if self._fleet.quarantine and self._fleet.quarantine.holds(request.fingerprint, now):
+            return Refusal(RefusalReason.QUARANTINED, name)
         policy, picker = self._policies[name], self._pickers[name]
         room = self._rooms.get(name)
         if room is not None and room.wanted and not in_turn:
@@ -213,6 +217,7 @@ class Dispatcher:
             reserved_at=now,
             uncached_tokens=request.prompt.tokens - cached if request.prefix else None,
             kind=request.kind,
+            fingerprint=request.fingerprint,
         )
         self._fleet.apply(RequestReserved(reservation, request.prefix, request.block_tokens), now)
         if recorded is not None and self._record is not None:
