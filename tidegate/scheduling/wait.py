@@ -11,8 +11,9 @@ from dataclasses import dataclass
 MEMORY_SECONDS = 30.0
 """After how many seconds of waiting what was learned counts 1/e."""
 
+ENOUGH_REQUESTS = 8
 ENOUGH_SECONDS = 1.0
-"""How many seconds of waiting must have been seen before what was learned is believed alone."""
+"""How many requests, and seconds of waiting, must have been seen before what was learned is believed alone."""
 
 
 @dataclass(slots=True)
@@ -22,10 +23,12 @@ class DrainRate:
     Attributes:
         tokens: tokens that were taken, forgotten evenly.
         seconds: seconds in which something waited, likewise.
+        times: how many requests were ever seen taken.
     """
 
     tokens: float = 0.0
     seconds: float = 0.0
+    times: int = 0
     _since: float | None = None
 
     def waits(self, now: float) -> None:
@@ -39,6 +42,7 @@ class DrainRate:
         self._advance(now)
         if self._since is not None:
             self.tokens += tokens
+            self.times += 1
         if empty:
             self._since = None
 
@@ -56,6 +60,11 @@ class DrainRate:
         # The integral of what is forgotten while it passes, so that a steady rate is learned exactly.
         self.seconds = self.seconds * kept + MEMORY_SECONDS * (1.0 - kept)
         self._since = now
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether enough was seen to turn somebody away for how long it would take."""
+        return self.times >= ENOUGH_REQUESTS and self.seconds >= ENOUGH_SECONDS
 
     def rate(self, prior: float | None = None) -> float | None:
         """Return tokens per second; ``None`` when nothing is known.
