@@ -1,13 +1,12 @@
 """The section of the configuration about a pool's queue."""
 
-import math
 from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
 from tidegate.config_values import Section
 from tidegate.scheduling.line import QueueSettings
-from tidegate.scheduling.queue import Bounds
+from tidegate.scheduling.queue import UNBOUNDED, Bounds
 
 MOST_SECONDS = 600.0
 """The longest that a request may wait: clients of OpenAI's give up after ten minutes."""
@@ -77,12 +76,10 @@ class Queue(Section):
 
         ``weights`` are the shares of tenants by name.
         """
-        most = self.max_requests
-        of_tenant = most if self.max_requests_per_tenant is None else self.max_requests_per_tenant
-        tokens_of_tenant = self.max_tokens if self.max_tokens_per_tenant is None else self.max_tokens_per_tenant
-        bounds = (most, self.max_tokens, self.max_bytes, of_tenant, tokens_of_tenant)
+        of_tenant = (self.max_requests_per_tenant or UNBOUNDED, self.max_tokens_per_tenant or UNBOUNDED)
+        bounds = (self.max_requests, self.max_tokens, self.max_bytes, *of_tenant)
         return QueueSettings(
-            Bounds(*(math.ceil(bound / processes) for bound in bounds)),
+            Bounds(*(-(-bound // processes) for bound in bounds)),
             self.max_wait_seconds,
             self.batch_max_wait_seconds,
             self.ageing_seconds,

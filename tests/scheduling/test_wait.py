@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.scheduling.wait import LEAST_SHARE, DrainRate
+from tidegate.scheduling.wait import DrainRate
 
 
 def steady(rate: float, seconds: float, *, pause: float = 0.1, learned: DrainRate | None = None) -> DrainRate:
@@ -76,38 +76,3 @@ def test_whatever_was_seen_a_wait_is_unknown_or_a_finite_time(
         made.taken(tokens, now, empty=empty)
     wait = made.seconds_for(ahead, prior)
     assert wait is None or 0.0 <= wait < float("inf")
-
-
-def test_those_of_higher_priority_who_are_to_come_go_before() -> None:
-    made, now = DrainRate(), 100.0
-    for _ in range(600):
-        now += 0.1
-        made.joined(75, 5, now)
-        made.joined(500, 0, now)
-        made.taken(100, now, empty=False)
-    assert made.seconds_for(5000, priority=5) == pytest.approx(5, rel=0.05)
-    assert made.seconds_for(5000, priority=0) == pytest.approx(20, rel=0.05), "three quarters go to the others"
-    assert made.seconds_for(5000, priority=-1) == pytest.approx(5 / LEAST_SHARE, rel=0.05), "they may stop coming"
-
-
-def test_those_who_came_once_are_forgotten() -> None:
-    made = DrainRate()
-    made.joined(10_000, 5, 100.0)
-    steady(1000, 200, learned=made)
-    assert made.seconds_for(5000, priority=0) == pytest.approx(5, rel=0.05)
-
-
-@given(
-    st.lists(st.tuples(st.floats(0, 5), st.integers(-2, 2), st.integers(1, 10**6), st.booleans()), max_size=40),
-    st.integers(0, 10**9),
-)
-def test_the_less_urgent_wait_for_longer(events: list[tuple[float, int, int, bool]], ahead: int) -> None:
-    made, now = DrainRate(), 0.0
-    for passed, priority, tokens, takes in events:
-        now += passed
-        made.joined(tokens, priority, now)
-        if takes:
-            made.taken(tokens, now, empty=False)
-    waits = [made.seconds_for(ahead, 100.0, priority) for priority in (2, 1, 0, -1, -2)]
-    assert all(wait is not None and wait >= 0 for wait in waits)
-    assert waits == sorted(waits, key=lambda wait: wait or 0.0)

@@ -97,7 +97,7 @@ class Admission:
         It is the one of the refusal that said so.
         """
         line = self._lines[request.pool]
-        if now - line.learned_at >= LEARN_SECONDS or (line.prior is None and not line.is_sure):
+        if now - line.learned_at >= LEARN_SECONDS or (line.prior is None and not line.drain.is_sure):
             self._learn(line, now, request)
         self._expire(line, now)
         waiting = Waiting(
@@ -111,16 +111,16 @@ class Admission:
         )
         position, estimate = line.standing(waiting)
         # Only what was seen is reason enough to turn somebody away who might be served in time.
-        if estimate is not None and line.is_sure and estimate > waiting.deadline - now and line.queue:
+        if estimate is not None and estimate > waiting.deadline - now and line.is_sure(asker.priority):
             return line.turned_away(waiting, Why.TOO_LONG)
         offer = line.queue.offer(waiting)
         for shed in offer.shed:
+            line.left(shed, now)
             self._over.append(Over(self._places.pop(shed.id), line.turned_away(shed, Why.SHED)))
         if offer.refused is not None:
             return line.turned_away(waiting, Why.TENANT_FULL if offer.refused in TENANT_BOUNDS else Why.FULL)
         place = self._places[waiting.id] = Place(request, waiting, estimate, position)
-        line.room.wanted = True
-        line.drain.joined(waiting.tokens, waiting.priority, now)
+        line.entered(waiting, now)
         if line.queue.next(now) is waiting:
             self._dispatch(line, now)
             if waiting.id not in self._places:
@@ -156,7 +156,7 @@ class Admission:
         if place is not None:
             line = self._lines[place.pool]
             line.queue.leave(request_id)
-            self._emptied(line, now)
+            line.left(place.waiting, now)
         return place
 
     def turn_all_away(self, now: float) -> None:
@@ -164,8 +164,8 @@ class Admission:
         for line in self._lines.values():
             for waiting in tuple(line.queue):
                 line.queue.leave(waiting.id)
+                line.left(waiting, now)
                 self._over.append(Over(self._places.pop(waiting.id), line.turned_away(waiting, Why.STOPPING)))
-            self._emptied(line, now)
 
     def next_deadline(self) -> float:
         """Return when the time of the next request is up, in seconds; infinite while nothing waits."""
@@ -201,30 +201,21 @@ class Admission:
             if isinstance(outcome, Refusal) and outcome.reason is RefusalReason.NO_ROOM:
                 return
             queue.take(now)
-            line.drain.taken(first.tokens, now, empty=not queue)
+            line.let_go(first, now)
             del self._places[first.id]
             self._over.append(Over(place, outcome))
-        room.wanted = False
 
     def _expire(self, line: Line, now: float) -> None:
-        late = line.queue.expire(now)
-        for waiting in late:
+        for waiting in line.queue.expire(now):
+            line.left(waiting, now)
             self._over.append(Over(self._places.pop(waiting.id), line.turned_away(waiting, Why.EXPIRED)))
-        if late:
-            self._emptied(line, now)
-
-    def _emptied(self, line: Line, now: float) -> None:
-        """Take note, if it is so, that nothing waits any more."""
-        if not line.queue:
-            line.room.wanted = False
-            line.drain.emptied(now)
 
     def _learn(self, line: Line, now: float, request: InferenceRequest | None) -> None:
         """Learn how large the endpoints are, and how fast they should be with requests such as ``request``."""
         line.learned_at = now
         endpoints = self._fleet.view(line.pool, now).endpoints if line.pool in self._fleet.pools else ()
         line.room.learn(endpoints, now)
-        if request is not None and not line.is_sure:
+        if request is not None and not line.drain.is_sure:
             prompt, output = max(1, request.prompt.tokens), request.output_tokens or 0
             served = 0.0
             for endpoint in endpoints:

@@ -9,7 +9,7 @@ from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.queue import Bounds, Full, Queue, Waiting
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.room import Room
-from tidegate.scheduling.wait import ENOUGH_SECONDS, DrainRate
+from tidegate.scheduling.wait import DrainRate
 
 BATCH_BELOW = 0
 """Requests of a lower priority than this are batch work."""
@@ -145,7 +145,11 @@ class Standing(NamedTuple):
 
 
 class Line:
-    """The queue of one pool."""
+    """The queue of one pool.
+
+    The rate at which it is emptied is learned as a whole and for each priority: what the more important will take, who
+    have yet to come, is not ahead of a request, and keeps it waiting all the same.
+    """
 
     def __init__(self, pool: str, settings: QueueSettings) -> None:
         self.pool = pool
@@ -155,6 +159,7 @@ class Line:
         self.drain = DrainRate()
         self.prior: float | None = None
         self.learned_at = -math.inf
+        self._drains: dict[int, DrainRate] = {}
 
     def configure(self, settings: QueueSettings) -> None:
         """Take over ``settings``; what waits stays."""
@@ -162,23 +167,44 @@ class Line:
         self.room.max_running = settings.max_running
         self.queue.configure(settings.bounds, settings.ageing_seconds, dict(settings.weights))
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether the rate was seen, and is not just thought to be."""
-        return self.drain.seconds >= ENOUGH_SECONDS
-
     def may_wait(self, priority: int) -> float:
         """Return how many seconds a request of ``priority`` may wait."""
         return self.settings.batch_max_wait_seconds if priority < BATCH_BELOW else self.settings.max_wait_seconds
 
-    def seconds_for(self, tokens: int, priority: int) -> float | None:
-        """Return after how many seconds a request goes that has so many tokens before it, its own included."""
-        return self.drain.seconds_for(tokens, self.prior, priority)
+    def entered(self, waiting: Waiting, now: float) -> None:
+        """Take note that ``waiting`` was taken in at ``now`` (seconds)."""
+        self.room.wanted = True
+        self.drain.waits(now)
+        self._drains.setdefault(waiting.priority, DrainRate()).waits(now)
+
+    def let_go(self, waiting: Waiting, now: float) -> None:
+        """Take note that it was the turn of ``waiting``, which is out of the queue."""
+        self.drain.taken(waiting.tokens, now, empty=not self.queue)
+        band = waiting.priority
+        self._drains[band].taken(waiting.tokens, now, empty=not self.queue.holds(band))
+        self.room.wanted = bool(self.queue)
+
+    def left(self, waiting: Waiting, now: float) -> None:
+        """Take note that ``waiting`` is out of the queue for another reason."""
+        if not self.queue.holds(waiting.priority):
+            self._drains[waiting.priority].emptied(now)
+        if not self.queue:
+            self.drain.emptied(now)
+            self.room.wanted = False
 
     def standing(self, waiting: Waiting) -> tuple[int, float | None]:
         """Return the place that ``waiting`` would have if it came now, and how many seconds it would wait."""
-        requests, tokens = self.queue.ahead(waiting.tenant, waiting.priority)
-        return requests + 1, self.seconds_for(tokens + waiting.tokens, waiting.priority)
+        requests, higher, tokens = self.queue.ahead(waiting.tenant, waiting.priority)
+        tokens += waiting.tokens
+        own = self._drains.get(waiting.priority)
+        if own is None or not own.is_sure:
+            return requests + 1, self.drain.seconds_for(higher + tokens, self.prior)
+        before, then = self.drain.seconds_for(higher, self.prior), own.seconds_for(tokens)
+        return requests + 1, None if before is None or then is None else before + then
+
+    def is_sure(self, priority: int) -> bool:
+        """Whether the rate of a priority was seen, and is not just thought to be."""
+        return priority in self._drains and self._drains[priority].is_sure
 
     def turned_away(self, waiting: Waiting, why: Why) -> Turnaway:
         """Return what to say to the client of a request that does not wait (any longer).
@@ -186,7 +212,7 @@ class Line:
         It is to come again when the queue is so short that it would go in time, and has room for it.
         """
         position, estimate = self.standing(waiting)
-        retry = self.seconds_for(waiting.tokens, waiting.priority) or 0.0
+        retry = self.drain.seconds_for(waiting.tokens, self.prior) or 0.0
         if estimate is not None:
             retry = max(retry, estimate - (waiting.deadline - waiting.arrived))
         return Turnaway(self.pool, why, estimate, position, min(MOST_RETRY_SECONDS, max(1, math.ceil(retry))))

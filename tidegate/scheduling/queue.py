@@ -54,6 +54,9 @@ _SLACK = 32
 """How many requests that left may stay in a heap, beyond as many as wait there."""
 
 
+UNBOUNDED = 2**62
+
+
 class Full(enum.Enum):
     """Which bound leaves no room."""
 
@@ -79,8 +82,8 @@ class Bounds:
     requests: int = 5_000
     tokens: int = 50_000_000
     bytes: int = 1_000_000_000
-    tenant_requests: int = 5_000
-    tenant_tokens: int = 50_000_000
+    tenant_requests: int = UNBOUNDED
+    tenant_tokens: int = UNBOUNDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,17 +277,21 @@ class Queue:
         self._gone(*self._live.pop(request.id))
         return request
 
-    def ahead(self, tenant: str, priority: int) -> tuple[int, int]:
-        """Return how many requests, and how many tokens, probably go before one of ``tenant`` that would come now.
+    def holds(self, priority: int) -> bool:
+        """Return whether something of this priority waits."""
+        return priority in self._bands
+
+    def ahead(self, tenant: str, priority: int) -> tuple[int, int, int]:
+        """Return how many requests, and how many tokens of higher bands and of its own, probably go before a new one.
 
         Those of higher bands do, and of its own band, those of its tenant and of each other tenant as much as fair
         shares let pass. Ageing and arrivals to come are left out, and that it may be more urgent than others of its
         tenant: this is asked for every request, so it looks at tenants and not at all that waits.
         """
         above = [band for number, band in self._bands.items() if number > priority]
-        requests, tokens = sum(len(band.waiting) for band in above), sum(band.tokens for band in above)
+        requests, higher, tokens = sum(len(band.waiting) for band in above), sum(band.tokens for band in above), 0
         if (band := self._bands.get(priority)) is None:
-            return requests, tokens
+            return requests, higher, tokens
         own = band.tenants.get(tenant)
         begins = max(band.virtual, band.ahead.get(tenant, 0.0)) if own is None else own.virtual
         if own is not None:
@@ -296,7 +303,7 @@ class Queue:
                 pass_by = max(0.0, begins - other.virtual) * self._weights.get(name, 1.0)
                 share = min(1.0, pass_by / other.tokens + 1 / other.waiting)
                 requests, tokens = requests + round(share * other.waiting), tokens + round(share * other.tokens)
-        return requests, tokens
+        return requests, higher, tokens
 
     # -- order
 
