@@ -85,6 +85,39 @@ def plain(
     return _bootstrap(admin_port, [_listener(port, [_ROUTER], route)], [cluster])
 
 
+def guarded(admin_port: int, port: int, endpoint_ports: Sequence[int]) -> str:
+    """Return the configuration of an Envoy that guards itself against sick endpoints with all that it has.
+
+    Health checks once a second, two of which decide; outlier detection at its defaults, but once a second, for 10 s,
+    and of up to half of the endpoints (the default would be one of eight); and two retries elsewhere.
+    """
+    types = "type.googleapis.com/envoy.extensions"
+    previous = {"@type": f"{types}.retry.host.previous_hosts.v3.PreviousHostsPredicate"}
+    retry = {
+        "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes",
+        "retriable_status_codes": [429, 500, 502, 503],
+        "num_retries": 2,
+        "retry_host_predicate": [{"name": "envoy.retry_host_predicates.previous_hosts", "typed_config": previous}],
+        "host_selection_retry_max_attempts": 3,
+    }
+    action = {"cluster": "engines", "timeout": "0s", "idle_timeout": "300s", "retry_policy": retry}
+    check = {
+        "timeout": "1s",
+        "interval": "1s",
+        "no_traffic_interval": "1s",
+        "unhealthy_threshold": 2,
+        "healthy_threshold": 2,
+        "http_health_check": {"path": "/health"},
+    }
+    cluster = _cluster("engines", endpoint_ports) | {
+        "lb_policy": "LEAST_REQUEST",
+        "health_checks": [check],
+        "outlier_detection": {"interval": "1s", "base_ejection_time": "10s", "max_ejection_percent": 50},
+        "circuit_breakers": {"thresholds": [{"max_retries": 1000}]},
+    }
+    return _bootstrap(admin_port, [_listener(port, [_ROUTER], {"match": {"prefix": "/"}, "route": action})], [cluster])
+
+
 def bare(admin_port: int, port: int, endpoint_ports: Sequence[int], ext_proc_port: int) -> str:
     """Return the configuration of an Envoy that asks the service at ``ext_proc_port`` about each request.
 

@@ -32,6 +32,7 @@ class Catalogue(NamedTuple):
         serves: whether a model is served that is not among ``models``, because a pattern matches it.
         sessions: by what sessions are known.
         routes: what goes to a pool whatever the models' patterns say; ``None`` where there is nothing of the kind.
+        fingerprints: whether requests are to be known again.
     """
 
     models: Sequence[str] = ()
@@ -42,6 +43,7 @@ class Catalogue(NamedTuple):
     serves: Callable[[str], bool] = _nothing
     sessions: SessionKeys = SessionKeys()
     routes: Routes | None = None
+    fingerprints: bool = False
 
 
 class Gate(Protocol):

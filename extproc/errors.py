@@ -140,6 +140,13 @@ def of_refusal(refusal: Refusal, model: str) -> ApiError:
     match refusal.reason:
         case RefusalReason.UNKNOWN_MODEL:
             return no_such_model(model) if model else _no_model()
+        case RefusalReason.QUARANTINED:
+            return ApiError(
+                422,
+                "Engines stopped working when they were given this request. It is not served for the time being.",
+                reason=refusal.reason.value,
+                code="request_quarantined",
+            )
         case RefusalReason.NO_ENDPOINTS | RefusalReason.NO_ROOM:
             return ApiError(
                 503,

@@ -14,6 +14,7 @@ from extproc.apis import PASSED_ON, Api, Parse, engine_path, match
 from extproc.body import ParsedBody
 from extproc.desk import Desk, Wait
 from extproc.errors import ApiError, Shape, of_refusal, shape_of
+from extproc.fingerprint import fingerprint
 from extproc.injection import injected
 from extproc.passage import Passage
 from extproc.passing import passing
@@ -231,6 +232,7 @@ class _Visit:
             block_tokens=beginning.block_tokens,
             session=self._session or parsed.session,
             route=self._route,
+            fingerprint=fingerprint(stream.body) if self._desk.catalogue().fingerprints else 0,
         )
         if self._passage is not None:
             await self._passage.enter(self._request)

@@ -19,10 +19,12 @@ class AccessLogType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DownstreamStart: _ClassVar[AccessLogType]
     DownstreamPeriodic: _ClassVar[AccessLogType]
     DownstreamEnd: _ClassVar[AccessLogType]
+    UpstreamEnd: _ClassVar[AccessLogType]
 NotSet: AccessLogType
 DownstreamStart: AccessLogType
 DownstreamPeriodic: AccessLogType
 DownstreamEnd: AccessLogType
+UpstreamEnd: AccessLogType
 
 class ResponseFlags(_message.Message):
     __slots__ = ("failed_local_healthcheck", "no_healthy_upstream", "upstream_request_timeout", "local_reset", "upstream_remote_reset", "upstream_connection_failure", "upstream_connection_termination", "upstream_overflow", "no_route_found", "rate_limited", "downstream_connection_termination", "upstream_retry_limit_exceeded", "stream_idle_timeout", "downstream_protocol_error", "upstream_max_stream_duration_reached", "duration_timeout", "upstream_protocol_error", "no_cluster_found", "overload_manager", "downstream_remote_reset")
@@ -124,14 +126,23 @@ class HTTPRequestProperties(_message.Message):
     def __init__(self, authority: _Optional[str] = ..., path: _Optional[str] = ..., request_id: _Optional[str] = ..., request_body_bytes: _Optional[int] = ...) -> None: ...
 
 class HTTPResponseProperties(_message.Message):
-    __slots__ = ("response_code", "response_body_bytes", "response_code_details")
+    __slots__ = ("response_code", "response_body_bytes", "response_headers", "response_code_details")
+    class ResponseHeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     RESPONSE_CODE_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_BODY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_HEADERS_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_CODE_DETAILS_FIELD_NUMBER: _ClassVar[int]
     response_code: _wrappers_pb2.UInt32Value
     response_body_bytes: int
+    response_headers: _containers.ScalarMap[str, str]
     response_code_details: str
-    def __init__(self, response_code: _Optional[_Union[_wrappers_pb2.UInt32Value, _Mapping]] = ..., response_body_bytes: _Optional[int] = ..., response_code_details: _Optional[str] = ...) -> None: ...
+    def __init__(self, response_code: _Optional[_Union[_wrappers_pb2.UInt32Value, _Mapping]] = ..., response_body_bytes: _Optional[int] = ..., response_headers: _Optional[_Mapping[str, str]] = ..., response_code_details: _Optional[str] = ...) -> None: ...
 
 class HTTPAccessLogEntry(_message.Message):
     __slots__ = ("common_properties", "request", "response")

@@ -59,9 +59,22 @@ EVERY_KEY: dict[str, Any] = {
         "absence_seconds": 1.5,
         "idle_timeout_seconds": 60.5,
         "lease_seconds": 30,
+        "quarantine_seconds": 60,
     },
     "scrape": {"interval_seconds": 0.5, "timeout_seconds": 1, "max_bytes": 100_000},
     "unknown_paths": {"pool": "llama"},
+    "health": {
+        "hold_seconds": 2,
+        "max_hold_seconds": 60,
+        "calm_seconds": 1,
+        "forgive_seconds": 30,
+        "warm_up_seconds": 10,
+        "least_share": 0.2,
+        "degraded_share": 0.4,
+        "max_ejected": 0.3,
+        "max_ejected_by_agents": 0.2,
+        "panic": 0.6,
+    },
     "session": {"header": "x-chat", "cookie": "sid", "body_field": "metadata.user_id"},
     "picker": {"health_port": 4, "max_held_bytes": 10_000_000, "drain_seconds": 5, "test_header": "obey"},
     "agents": {"address": "10.0.0.2", "port": 18101, "tls": None, "insecure": True, "max_nodes": 50},
@@ -102,6 +115,7 @@ EVERY_KEY: dict[str, Any] = {
             "lanes": [{"above_tokens": 30_000, "share": 0.25}],
             "destinations": 2,
             "retries": 0,
+            "idle_timeout_seconds": 20,
             "fail_open": True,
             "timeout_seconds": 600.0,
             "tokenizer": None,
@@ -146,6 +160,7 @@ EVERY_KEY: dict[str, Any] = {
                     "still_seconds": 20.0,
                 }
             ],
+            "health": None,
             "endpoints": [
                 {
                     "address": "[fd00::1]:8000",
@@ -156,6 +171,7 @@ EVERY_KEY: dict[str, Any] = {
                     "gpu": "h100",
                     "node": "gpu-7.internal",
                     "gpus": ["GPU-5a1c", "MIG-77"],
+                    "drain": True,
                     "kv_events_port": 6002,
                     "kv_events_replay_port": 6003,
                 }

@@ -13,6 +13,7 @@ from tests.configurations import parsed
 from tidegate.fleet.state import Fleet
 from tidegate.runtime import parts
 from tidegate.runtime.part import Surroundings
+from tidegate.telemetry import sharing
 
 PROMETHEUS = Path(__file__).resolve().parent.parent / "deploy" / "prometheus"
 ENDPOINT = 'job="tidegate",instance="c:9090",pool="p",endpoint="10.0.0.1:8000"'
@@ -47,6 +48,7 @@ FIRING: dict[str, dict[str, str]] = {
     "TidegateGpuAgentSilent": {f"tidegate_agent_up{{{NODE}}}": "1x10 0x50"},
     "TidegateGpuAgentRefused": {f'tidegate_agent_reports_total{{{CONTROL},outcome="identity"}}': "_x50 1x10"},
     "TidegateRequestEndsNotReported": {f"tidegate_reservations_expired_total{{{CONTROL}}}": "0+1x60"},
+    "TidegateLimitsNotShared": {f"tidegate_redis_shared{{{CONTROL}}}": "1x10 0x50"},
 }
 # The same series when all is well, each for half an hour.
 QUIET: dict[str, str] = {
@@ -70,6 +72,7 @@ QUIET: dict[str, str] = {
     f'tidegate_agent_reports_total{{{CONTROL},outcome="taken"}}': "0+30x60",
     f'tidegate_agent_reports_total{{{CONTROL},outcome="identity"}}': "3x60",
     f"tidegate_reservations_expired_total{{{CONTROL}}}": "5x60",
+    f"tidegate_redis_shared{{{CONTROL}}}": "1x60",
 }
 
 
@@ -137,6 +140,7 @@ def test_the_metrics_that_alerts_ask_for_are_on_the_page() -> None:
     counting = metrics.Metrics(list, int)
     config = parsed({"agents": {}, "pools": [{"name": "p", "endpoints": [{"address": "10.0.0.1:8000"}]}]})
     parts.made(Surroundings(Fleet(45.0), lambda _: None, counting, config, lambda: None))
+    sharing.SharingFigures(counting.registry).watch(lambda: (True, "", 1, 1))
     page = counting.render().decode()
     exported = set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))
     asked = {name for rule in rules() for name in re.findall(r"\btidegate_\w+", rule["expr"])}

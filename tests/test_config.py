@@ -124,7 +124,7 @@ def test_equal_addresses_are_written_alike() -> None:
             "limits.max",
             (
                 "max_body_bytes, compressed_bodies, decision_timeout_seconds, absence_seconds, idle_timeout_seconds, "
-                "lease_seconds"
+                "lease_seconds, quarantine_seconds"
             ),
         ),
         ("scrape.path", "interval_seconds, timeout_seconds, max_bytes"),
@@ -132,7 +132,7 @@ def test_equal_addresses_are_written_alike() -> None:
         ("pools.0.scorers.0.share", "name, weight"),
         (
             "pools.0.endpoints.0.port",
-            "address, weight, role, models, max_running, gpu, node, gpus, kv_events_port, kv_events_replay_port",
+            "address, weight, role, models, max_running, gpu, node, gpus, drain, kv_events_port, kv_events_replay_port",
         ),
         ("decision_log.path", "file, sample, max_bytes"),
     ],

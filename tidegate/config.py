@@ -19,6 +19,7 @@ from tidegate.config_breaker import Breaker
 from tidegate.config_checks import DEFAULT_CHECKS, Check, unasked
 from tidegate.config_control import Control, nowhere
 from tidegate.config_discovery import Discovery
+from tidegate.config_health import Health
 from tidegate.config_kv_events import KvEvents, untold
 from tidegate.config_objective import Objective
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
@@ -86,6 +87,11 @@ class Limits(Section):
         ge=25.0,
         description="How long a request counts as in flight without a sign of life; Envoy gives one every 10 seconds.",
     )
+    quarantine_seconds: Seconds = Field(
+        600.0,
+        ge=0.0,
+        description="How long a request under which two engines died, known by its body, is refused; 0 for never.",
+    )
 
 
 class Endpoint(Section):
@@ -108,6 +114,7 @@ class Endpoint(Section):
     gpus: tuple[GpuUuid, ...] = Field(
         (), max_length=64, description="The UUIDs of the GPUs there that it runs on; empty: all of the node's."
     )
+    drain: bool = Field(default=False, description="Whether it gets nothing new; what it has may finish.")
     kv_events_port: Port | None = Field(
         None, description="Where it publishes KV events, where that differs from its pool's `kv_events.port`."
     )
@@ -154,7 +161,8 @@ class Pool(Section):
         ge=0,
         le=10,
         description="How often Envoy tries again elsewhere while nothing was delivered: after a failed connection, a "
-        "reset before the answer, 429, 502 or 503; a 500 may be the request's own doing, and is passed on.",
+        "reset before the answer, 429, 502, 503, or an error that says that the engine is dead or out of memory; any "
+        "other 500 may be the request's own doing, and is passed on. Never where two engines fell silent over it.",
     )
     fail_open: bool = Field(
         default=False,
@@ -164,6 +172,9 @@ class Pool(Section):
         0.0,
         ge=0.0,
         description="How long a request may take to its answer's end; 0 for any time. `x-request-timeout` shortens it.",
+    )
+    idle_timeout_seconds: Seconds | None = Field(
+        None, ge=0.001, description="In place of `limits.idle_timeout_seconds` for the answers of this pool."
     )
     tokenizer: TokenizerFile | None = Field(
         None,
@@ -191,6 +202,9 @@ class Pool(Section):
         "`stream`, false with `access_log`.",
     )
     objective: Objective = Field(Objective(), description="What the pool is meant to keep.")
+    health: Health | None = Field(
+        None, description="When its endpoints get less or nothing; default: as the section `health` says for all pools."
+    )
     breaker: Breaker = Field(Breaker(), description="When an endpoint that fails its requests is left alone.")
     checks: tuple[Check, ...] = Field(
         DEFAULT_CHECKS, max_length=5, description="How the engines are asked how they are, each in its own way once."
@@ -227,6 +241,7 @@ class Config(Section):
     envoy: Envoy = Field(Envoy(), description="The Envoy that `tidegate up` starts.")
     limits: Limits = Field(Limits(), description="Bounds on what one request may take.")
     scrape: Scrape = Field(Scrape(), description="How the engines are asked for their load.")
+    health: Health = Field(Health(), description="When endpoints get less or nothing, and how they come back.")
     unknown_paths: UnknownPaths = Field(
         UnknownPaths(pool=None),
         description="What becomes of requests on paths that Tidegate does not know.",

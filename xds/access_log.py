@@ -8,15 +8,18 @@ from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager i
 from envoy_data_plane.envoy.type.tracing import v3 as tracing
 from envoy_data_plane.google.protobuf import Any
 
+from xds.endings import failed
 from xds.messages import grpc_service, seconds
-from xds.names import ACCESS_LOG, ACCESS_LOG_CLUSTER, TTFT_TAG, UPSTREAM_TTFT_TAG
+from xds.names import ACCESS_LOG, ACCESS_LOG_CLUSTER, ENDING_HEADER, HOST_TAG, TTFT_TAG, UPSTREAM_TTFT_TAG
 
 TAGS = {
     TTFT_TAG: "%COMMON_DURATION(DS_RX_BEG:US_RX_BODY_BEG:us)%",
     UPSTREAM_TTFT_TAG: "%COMMON_DURATION(US_TX_END:US_RX_BODY_BEG:us)%",
+    HOST_TAG: "%UPSTREAM_HOST%",
 }
 """Microseconds to the first byte of the answer's *body*: engines send its headers long before the first token. The
-first counts from the request's arrival, waiting included, the second from its delivery to the engine."""
+first counts from the request's arrival, waiting included, the second from its delivery to the engine. And the endpoint
+turned to, which Envoy does not tell otherwise where no connection came about."""
 
 BUFFER_BYTES = 16_777_216
 """What Envoy holds of the log while it cannot be sent at once; what exceeds that is lost, and with it the ends of
@@ -32,14 +35,24 @@ SIGN_OF_LIFE_SECONDS = 10.0
 
 
 def access_log() -> accesslog.AccessLog:
-    """Return the log."""
+    """Return the log of requests."""
+    types = [data.AccessLogType.DownstreamEnd, data.AccessLogType.DownstreamPeriodic]
+    return _log(accesslog.AccessLogFilter(log_type_filter=accesslog.LogTypeFilter(types=types)))
+
+
+def attempts_log() -> accesslog.AccessLog:
+    """Return the log of the attempts that failed.
+
+    In all else it is the same as the other, and so the same to Envoy, which sends the entries of both on one stream: an
+    attempt that was followed by another comes before the end of its request.
+    """
+    return _log(failed())
+
+
+def _log(which: accesslog.AccessLogFilter) -> accesslog.AccessLog:
     return accesslog.AccessLog(
         name="envoy.access_loggers.http_grpc",
-        filter=accesslog.AccessLogFilter(
-            log_type_filter=accesslog.LogTypeFilter(
-                types=[data.AccessLogType.DownstreamEnd, data.AccessLogType.DownstreamPeriodic]
-            )
-        ),
+        filter=which,
         typed_config=Any.pack(
             grpc_log.HttpGrpcAccessLogConfig(
                 common_config=grpc_log.CommonGrpcAccessLogConfig(
@@ -49,7 +62,8 @@ def access_log() -> accesslog.AccessLog:
                     buffer_flush_interval=seconds(GATHERED_SECONDS),
                     buffer_size_bytes=BUFFER_BYTES,
                     custom_tags=[tracing.CustomTag(tag=tag, value=value) for tag, value in TAGS.items()],
-                )
+                ),
+                additional_response_headers_to_log=[ENDING_HEADER],
             )
         ),
     )

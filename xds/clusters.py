@@ -10,6 +10,7 @@ from envoy_data_plane.envoy.type.metadata import v3 as metadata
 from envoy_data_plane.google.protobuf import Any
 
 from tidegate.config import Pool
+from xds.endings import upstream_filters
 from xds.messages import ads, extension, seconds
 from xds.names import DESTINATION_KEY, DESTINATION_NAMESPACE, SERVED_KEY, UNDECIDED_CLUSTER
 
@@ -24,6 +25,12 @@ REQUESTS_PER_CONNECTION = {"llamacpp": 90}
 
 NO_LIMIT = 100_000
 """Circuit breakers stay open: how much an endpoint may take is decided before Envoy is asked to send it."""
+
+RETRY_BUDGET = cluster.CircuitBreakersThresholdsRetryBudget(
+    budget_percent=envoy_type.Percent(value=20), min_retry_concurrency=3
+)
+"""Retries under way, as a share of the requests under way in a pool. When all its engines fail, retries must not be
+what keeps them down."""
 
 
 def pool_cluster(pool: Pool) -> cluster.Cluster:
@@ -41,7 +48,10 @@ def pool_cluster(pool: Pool) -> cluster.Cluster:
         circuit_breakers=cluster.CircuitBreakers(
             thresholds=[
                 cluster.CircuitBreakersThresholds(
-                    max_connections=NO_LIMIT, max_pending_requests=NO_LIMIT, max_requests=NO_LIMIT, max_retries=1000
+                    max_connections=NO_LIMIT,
+                    max_pending_requests=NO_LIMIT,
+                    max_requests=NO_LIMIT,
+                    retry_budget=RETRY_BUDGET,
                 )
             ]
         ),
@@ -117,4 +127,5 @@ def _http(requests_per_connection: int | None) -> upstream.HttpProtocolOptions:
         common_http_protocol_options=core.HttpProtocolOptions(
             idle_timeout=seconds(IDLE_SECONDS), max_requests_per_connection=requests_per_connection
         ),
+        http_filters=upstream_filters(),
     )

@@ -16,6 +16,7 @@ from envoy_data_plane.google.protobuf import Any
 from protos import ai_pb2
 from tidegate.config import Config
 from xds import fail_open, identity, queues
+from xds.access_log import attempts_log
 from xds.answer_filters import answer_filter
 from xds.exchanges import CHANGES_HEADERS, PRIORITY_HEADER, also_read, attributes, processing_mode
 from xds.messages import grpc_service, seconds
@@ -75,7 +76,7 @@ def http_filters(config: Config) -> list[hcm.HttpFilter]:
         *([hcm.HttpFilter(name=fail_open.READER, typed_config=fail_open.reader(on=False))] if open_ else []),
         hcm.HttpFilter(name=USAGE_FILTER, typed_config=_usage()),
         *([answer_filter()] if reading else []),
-        _filter("envoy.filters.http.router", router.Router(suppress_envoy_headers=True)),
+        _filter("envoy.filters.http.router", router.Router(suppress_envoy_headers=True, upstream_log=[attempts_log()])),
     ]
 
 

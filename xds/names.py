@@ -42,6 +42,13 @@ ACCESS_LOG = "tidegate"
 TTFT_TAG = "ttft_us"
 UPSTREAM_TTFT_TAG = "upstream_ttft_us"
 
+ENDING_NAMESPACE = "tidegate_ending"
+"""Dynamic metadata in which Envoy notes what engines said in errors: said, of the last error with 429 or from 500 on;
+broken and code, of the last error inside a stream; survived, how many attempts failed that left their engine alive."""
+ENDING_HEADER = "x-tidegate-ending"
+"""What ``said`` says, on the answer of one attempt; taken away before the client sees it."""
+HOST_TAG = "host"
+
 DEADLINE_HEADER = "grpc-timeout"
 """In which a decision tells Envoy how long the whole request may take."""
 

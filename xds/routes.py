@@ -15,6 +15,7 @@ from tidegate.config import Config, Limits, Pool
 from tidegate.config_routes import engine_paths
 from xds import credentials, fail_open, queues
 from xds.answer_filters import read_answers
+from xds.endings import another_may_do_better
 from xds.exchanges import in_one, in_one_alone
 from xds.messages import seconds
 from xds.names import (
@@ -22,6 +23,7 @@ from xds.names import (
     DEADLINE_HEADER,
     DECISION_FILTER,
     DECISION_NAMESPACE,
+    ENDING_HEADER,
     ROUTES,
     SERVED_KEY,
     TOO_LARGE,
@@ -29,12 +31,13 @@ from xds.names import (
     USAGE_FILTER,
 )
 
-RETRY_ON = "connect-failure,refused-stream,reset,retriable-status-codes"
+RETRY_ON = "connect-failure,refused-stream,reset,retriable-status-codes,retriable-headers"
 """Failures before the answer's headers; Envoy retries nothing after them. Timeouts are not among them: a second engine
 would begin the same long work anew."""
 
 RETRIABLE_STATUS = (429, 502, 503)
-"""What a busy or starting engine says (vLLM, SGLang, llama.cpp 503; TGI 429). A 500 may be the request's own doing."""
+"""What a busy or starting engine says (vLLM, SGLang, llama.cpp 503; TGI 429). A 500 may be the request's own doing,
+unless it says that the engine is dead or out of memory (``another_may_do_better``)."""
 
 
 MAX_INT64 = 2**63 - 1
@@ -62,6 +65,8 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
             route.VirtualHost(
                 name=ROUTES,
                 domains=["*"],
+                # Read by what runs before each attempt (``endings``).
+                include_request_attempt_count=True,
                 routes=[
                     _no_tunnels(),
                     *(route for pool in config.pools for route in _of_pool(pool, config)),
@@ -74,7 +79,7 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
         # Token usage cannot be read out of a compressed answer; the other one was for Envoy.
         request_headers_to_remove=["accept-encoding", DEADLINE_HEADER, *credentials.of_callers(config)],
         # What an engine says to gateways is not for clients.
-        response_headers_to_remove=[SERVED_KEY, "endpoint-load-metrics"],
+        response_headers_to_remove=[SERVED_KEY, ENDING_HEADER, "endpoint-load-metrics"],
         response_headers_to_add=[*credentials.told(config), *queues.told(config)],
     )
 
@@ -119,10 +124,11 @@ def _to_the_pool(pool: Pool, limits: Limits, path: str | None = None) -> route.R
             max_stream_duration=seconds(pool.timeout_seconds),
             grpc_timeout_header_max=seconds(pool.timeout_seconds),
         ),
-        idle_timeout=seconds(limits.idle_timeout_seconds),
+        idle_timeout=seconds(pool.idle_timeout_seconds or limits.idle_timeout_seconds),
         retry_policy=route.RetryPolicy(
             retry_on=RETRY_ON,
             retriable_status_codes=list(RETRIABLE_STATUS),
+            retriable_headers=another_may_do_better(),
             num_retries=pool.retries,
             retry_host_predicate=[other_hosts()],
             host_selection_retry_max_attempts=3,

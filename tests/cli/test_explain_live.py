@@ -92,6 +92,9 @@ def test_an_answer_that_is_no_record_is_said() -> None:
 
 
 def test_it_wants_a_record_or_a_question() -> None:
-    assert "expected either --record FILE or --live" in run().output
-    assert "expected either --record FILE or --live" in run("--live", "--record", __file__, "--prompt", "x").output
+    assert "expected one of --record FILE, --live and --endpoint" in run().output
+    assert (
+        "expected one of --record FILE, --live and --endpoint"
+        in run("--live", "--record", __file__, "--prompt", "x").output
+    )
     assert "--live needs --prompt or --prompt-tokens" in run("--live").output

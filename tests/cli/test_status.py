@@ -13,14 +13,16 @@ from click.testing import CliRunner, Result
 
 from tests.ports import free_port
 from tidegate.cli import _admin, main
-from tidegate.fleet.health import Reachability
+from tidegate.fleet.health import HealthStatus, Reachability
 from tidegate.fleet.view import EndpointView, PoolView
 from tidegate.telemetry.admin import make_app
 from tidegate.telemetry.status import describe
 
 BUSY = EndpointView("10.0.0.1:8000", 1, Reachability.REACHABLE, False, 3, 4200, 5.0, 6000.0, 4.0, 1.0, 0.256, 0.75)
 SILENT = EndpointView("[fd00::7]:8000", 1, Reachability.UNKNOWN, False, 0, 0, 0.0, 0.0, None, None, None, None)
-DEAD = SILENT._replace(address="10.0.0.2:8000", reachability=Reachability.UNREACHABLE, ejected=True)
+DEAD = SILENT._replace(
+    address="10.0.0.2:8000", reachability=Reachability.UNREACHABLE, ejected=True, health=HealthStatus.EJECTED
+)
 
 
 @contextlib.contextmanager
@@ -49,7 +51,10 @@ def serving(app: web.Application) -> Iterator[str]:
 
 
 def admin() -> web.Application:
-    views = [PoolView("default", "vllm", ("*",), (BUSY, SILENT)), PoolView("second", "none", ("*",), (DEAD,))]
+    views = [
+        PoolView("default", "vllm", ("*",), (BUSY, SILENT._replace(health=HealthStatus.WARMING, share=0.3))),
+        PoolView("second", "none", ("*",), (DEAD,)),
+    ]
     page = describe(views, version="1", config_file=None, uptime_seconds=1, reservations=3)
     return make_app(lambda: b"", list, lambda: page)
 
@@ -73,9 +78,9 @@ def test_the_fleet_is_printed_as_a_table_with_a_dash_for_the_unknown() -> None:
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.output.splitlines() if ":8000" in line]
     assert rows == [
-        ["default", "10.0.0.1:8000", "yes", "no", "3", "4200", "4", "1", "26%", "0.8", "s"],
-        ["default", "[fd00::7]:8000", "-", "no", "0", "0", "-", "-", "-", "-"],
-        ["second", "10.0.0.2:8000", "no", "yes", "0", "0", "-", "-", "-", "-"],
+        ["default", "10.0.0.1:8000", "yes", "healthy", "3", "4200", "4", "1", "26%", "0.8", "s"],
+        ["default", "[fd00::7]:8000", "-", "warming", "30%", "0", "0", "-", "-", "-", "-"],
+        ["second", "10.0.0.2:8000", "no", "ejected", "0", "0", "-", "-", "-", "-"],
     ]
 
 

@@ -1,5 +1,6 @@
 import json
 
+import pytest
 from aiohttp import web
 from click.testing import CliRunner
 
@@ -30,6 +31,23 @@ def test_what_is_left_is_printed_as_a_table() -> None:
     rows = [line.split() for line in result.output.splitlines()]
     assert ["acme", "gold", "tenant:acme", "tokens_per_minute", "450", "600", "15.1", "s"] in rows
     assert ["free", "-", "-", "none", "-", "-", "-"] in rows
+
+
+@pytest.mark.parametrize(
+    ("sharing", "line"),
+    [
+        ({"is_shared": True, "reason": "", "replicas": 3, "parts": 3}, "Shared by 3 replicas through Redis."),
+        (
+            {"is_shared": False, "reason": "timeout: [none]", "replicas": 2, "parts": 4},
+            "Not shared: this replica keeps 1/4 of each limit, which is what is shown. Redis: timeout: [none]",
+        ),
+    ],
+    ids=["shared", "divided"],
+)
+def test_how_limits_are_shared_is_said(sharing: dict[str, object], line: str) -> None:
+    with serving(make_app(lambda: b"", list, dict, lambda: {**PAGE, "sharing": sharing})) as address:
+        result = CliRunner().invoke(main, ["tenants", "--admin", address])
+    assert line in " ".join(result.output.split())
 
 
 def test_the_answer_can_be_had_as_it_came() -> None:

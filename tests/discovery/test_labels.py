@@ -51,6 +51,13 @@ def test_products_are_of_a_class(product: str, name: str) -> None:
     assert gpu_class(product) == name
 
 
+@pytest.mark.parametrize(
+    ("value", "drains"), [("true", True), (" True ", True), ("false", False), ("", False), ("x", False)]
+)
+def test_a_label_has_an_endpoint_drain(value: str, drains: bool) -> None:
+    assert found("10.0.0.1:1", {"drain": value}, "").endpoint.drain is drains
+
+
 @given(st.dictionaries(st.sampled_from(["role", "engine", "gpu", "weight", "models", "max-running"]), st.text()))
 def test_any_labels_give_an_endpoint(labels: dict[str, str]) -> None:
     spec = found("10.0.0.1:1", labels, "").endpoint

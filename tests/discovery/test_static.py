@@ -10,6 +10,7 @@ from tidegate.discovery.static import declared, policies
 from tidegate.fleet.breaker import BreakerRules
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import MembershipChanged, PoolsDeclared
+from tidegate.fleet.health import HealthRules
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling import pickers
 from tidegate.scheduling.dispatch import Decision, Dispatcher
@@ -17,6 +18,8 @@ from tidegate.scheduling.lanes import Lane
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.tokens.count import CountSource, TokenCount
+
+HEALTH = HealthRules(2.0, 60.0, 1.0, 30.0, 10.0, 0.2, 0.4, 0.3, 0.2, 0.6)
 
 
 def test_the_pools_are_declared_as_the_file_lists_them() -> None:
@@ -31,6 +34,7 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
                         *("[fd00::1]:8000", 10, "decode", ("llama-3",), 256, "h100"),
                         node="gpu-7.internal",
                         gpus=("GPU-5a1c", "MIG-77"),
+                        drain=True,
                     ),
                 ),
                 ("sql-*",),
@@ -38,8 +42,17 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
                 told=True,
                 vram="headroom",
                 kv_bytes_per_token=70_272,
+                health=HEALTH,
             ),
-            PoolSpec("rest", "none", ("*",), (EndpointSpec("10.0.0.3:1", 1),), reckons=True, breaker=BreakerRules()),
+            PoolSpec(
+                "rest",
+                "none",
+                ("*",),
+                (EndpointSpec("10.0.0.3:1", 1),),
+                reckons=True,
+                breaker=BreakerRules(),
+                health=HEALTH,
+            ),
         )
     )
 
@@ -69,7 +82,7 @@ def test_an_endpoint_added_to_the_file_is_added_to_the_fleet() -> None:
     fleet = Fleet(45.0)
     fleet.apply(declared(parse(EXAMPLE, "x")), 0.0)
     longer = EXAMPLE + b'      - {address: "127.0.0.1:8003"}\n'
-    assert fleet.apply(declared(parse(longer, "x")), 1.0) == [MembershipChanged(("127.0.0.1:8003",), ())]
+    assert fleet.apply(declared(parse(longer, "x")), 1.0)[0] == MembershipChanged(("127.0.0.1:8003",), ())
 
 
 def test_every_policy_of_a_file_decides() -> None:

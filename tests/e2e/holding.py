@@ -35,6 +35,10 @@ class HoldingEngine:
         self._stop = asyncio.Event()
         self._listening = threading.Event()
 
+    def stop_listening(self) -> None:
+        """Take no connection any more; the answers that have begun go on."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+
     def release(self) -> None:
         """End every answer."""
         self._loop.call_soon_threadsafe(self._release.set)

@@ -198,13 +198,17 @@ class Stack:
 
 
 def configuration(engine_ports: Sequence[int], policy: str = "least_tokens", engine: str = "vllm") -> dict[str, Any]:
-    """Return a configuration on free ports with one pool of the engines at ``engine_ports``."""
+    """Return a configuration on free ports with one pool of the engines at ``engine_ports``.
+
+    Whoever joins, or comes back, has its whole share at once.
+    """
     return {
         "listener": {"port": free_port()},
         "admin": {"port": free_port()},
         "control": {"xds_port": free_port(), "ext_proc_port": free_port(), "ext_proc_transport": TRANSPORT},
         "envoy": {"admin_port": free_port(), "concurrency": 1},
         "scrape": {"interval_seconds": 0.2},
+        "health": {"warm_up_seconds": 0},
         "pools": [
             {
                 "name": "default",

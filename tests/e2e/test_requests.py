@@ -203,7 +203,7 @@ def test_after_two_thousand_mixed_requests_nothing_is_in_flight(stack: Stack) ->
 FED_BY_TROUBLE = {
     *("failed_open_total", "retries_total", "failovers_total", "xds_nacks_total", "config_reloads_total"),
     *("reservations_expired_total", "access_log_malformed_total", "answers_read_in_part_total"),
-    "reasoning_tokens_total",
+    *("reasoning_tokens_total", "failed_attempts_total", "quarantines_total"),
 }
 """Counters that a fleet in good health, of engines that do not reason, leaves at zero or does not have yet."""
 FED_BY_CONFIGURATION = {

@@ -256,8 +256,7 @@ def test_a_large_body_with_a_key_is_decided_on(stack: Stack) -> None:
 
 
 def test_what_was_used_outlives_the_process_that_counts(stack: Stack) -> None:
-    stack.settle()
-    assert ask(stack, bearer(ALICE), max_tokens=4)[0] == 200
+    assert ask(stack, bearer(DAVE))[0] in {200, 429}
     stack.settle()
     used = budgets(stack, "dave")["output_tokens_per_day"]
     assert used < 40

@@ -93,6 +93,16 @@ def test_how_a_request_ended_is_not_known_says_nothing() -> None:
     assert pool.fleet._endpoints[A].breaker is None
 
 
+def test_a_trial_that_came_to_nothing_lets_another_one_try() -> None:
+    pool = Pool()
+    pool.break_(A)
+    pool.pass_time(10.0)
+    trial = next(one for one in iter(pool.decide, None) if one.addresses[0] == A)
+    assert pool.circuit(A) is Circuit.TRYING
+    pool.fleet.apply(RequestEnded(trial.reservation.id), pool.now)
+    assert pool.circuit(A) is Circuit.HALF_OPEN
+
+
 def test_a_trial_whose_lease_runs_out_lets_another_one_try() -> None:
     pool = Pool()
     pool.break_(A)

@@ -150,7 +150,8 @@ def test_a_placed_request_is_the_same_but_for_what_was_found_out() -> None:
             9,
             among,
             "r",
+            3,
         )
     )
-    assert len(whole) == 14, "another field must be handed on as well"
+    assert len(whole) == 15, "another field must be handed on as well"
     assert whole.placed("b", "k", 8) == whole._replace(pool="b", adapter="k", output_tokens=8)

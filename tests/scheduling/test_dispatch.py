@@ -6,8 +6,8 @@ import pytest
 
 from tests.scheduling.ask import A, B, C, D, Draws, ask, configured, dispatcher
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
-from tidegate.fleet.events import PoolsDeclared, RequestEnded, ScrapeFailed
-from tidegate.fleet.health import UNREACHABLE_AFTER
+from tidegate.fleet.events import PoolsDeclared, RequestEnded, ScrapeFailed, TimePassed
+from tidegate.fleet.health import RULES, UNREACHABLE_AFTER
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal, RefusalReason
@@ -116,6 +116,7 @@ def test_a_picker_keeps_its_state_when_endpoints_come() -> None:
     fleet, decides = dispatcher("round_robin", A, B, rng=RNG)
     decided(decides, ask("q1"))
     reconfigure(fleet, decides, Policy("round_robin", 1), spec("default", A, B, C))
+    fleet.apply(TimePassed(), RULES.warm_up_seconds)
     assert [decided(decides, ask(f"r{number}")).addresses for number in range(3)] == [(B,), (C,), (A,)]
 
 

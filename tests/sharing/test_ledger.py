@@ -45,7 +45,7 @@ class Ledger:
         said: Any = self._server.do(
             "EVAL", operations.SCRIPT, len(KEYS), *KEYS, *map(str, arguments), operations.encoded(asked).decode()
         )
-        return operations.parse(said)
+        return operations.parse(said, len(asked))
 
     def join(self) -> "Ledger":
         self.epoch = self.call().epoch

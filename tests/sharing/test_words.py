@@ -52,7 +52,7 @@ def test_keys_share_a_slot_of_a_cluster() -> None:
 )
 def test_what_is_no_answer_of_the_script_is_said_to_be_none(answer: object) -> None:
     with pytest.raises(ReplyError):
-        operations.parse(answer)
+        operations.parse(answer, 0)
 
 
 def test_results_that_are_none_are_said_to_be_none() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -78,6 +79,26 @@ async def test_a_failure_is_worded_as_vllm_words_a_dead_core(http: aiohttp.Clien
     }
 
 
+async def test_prompts_that_are_too_much_for_the_memory_fail_and_others_do_not(http: aiohttp.ClientSession) -> None:
+    await _fault(http, oom_tokens=10)
+    answer = await http.post("/v1/completions", json=SHORT | {"prompt": "word " * 50})
+    assert answer.status == 500
+    assert (await answer.json())["error"]["message"].startswith("CUDA out of memory")
+    assert await _status(http) == 200
+
+
+async def test_an_engine_dies_of_what_is_poison_to_it_and_of_nothing_else(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaths: list[int] = []
+    monkeypatch.setattr(os, "_exit", deaths.append)
+    await _fault(http, poison="magic")
+    assert await _status(http) == 200
+    assert deaths == []
+    await http.post("/v1/completions", json=SHORT | {"prompt": "magic"})
+    assert deaths == [1]
+
+
 async def test_a_hanging_engine_answers_nothing_until_it_is_reset(http: aiohttp.ClientSession) -> None:
     await _fault(http, hang=True)
     for path in ("/health", "/v1/completions"):
@@ -144,6 +165,8 @@ async def test_the_faults_can_be_read(http: aiohttp.ClientSession) -> None:
         "slow_health": 0.0,
         "slow_metrics": False,
         "unloaded": False,
+        "poison": "",
+        "oom_tokens": 0,
     }
 
 

@@ -1,4 +1,4 @@
-"""``tidegate explain``: why a request went, or would go, where it goes, by the code that decides."""
+"""``tidegate explain``: why a request goes where it goes, by the code that decides, or why an endpoint is how it is."""
 
 import json
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tidegate.cli import _endpoint
 from tidegate.cli._admin import PIPE_WIDTH
 from tidegate.cli._live import ask
 from tidegate.scheduling import pickers
@@ -19,7 +20,7 @@ from tidegate.telemetry import decision_record
 from tidegate.telemetry.decision_record import MAX_LINE_BYTES, MalformedRecordError
 
 
-@click.command("explain", short_help="Say why a request went, or would go, where it goes.")
+@click.command("explain", short_help="Say why a request goes where it goes, or why an endpoint is how it is.")
 @click.option(
     "--record",
     "file",
@@ -28,6 +29,7 @@ from tidegate.telemetry.decision_record import MAX_LINE_BYTES, MalformedRecordEr
 )
 @click.option("--id", "wanted", help="The request's id, or its beginning; the last one recorded by default.")
 @click.option("--live", is_flag=True, help="Ask a running control plane how it would decide now.")
+@click.option("--endpoint", metavar="IP:PORT", help="Ask a running control plane why this endpoint is how it is.")
 @click.option("--admin", default="127.0.0.1:9090", show_default=True, metavar="HOST:PORT", help="Its admin address.")
 @click.option("--model", default="", help="The model that the request would name.")
 @click.option("--prompt", help="The prompt's text: it is counted, and looked for in what engines have cached.")
@@ -40,6 +42,7 @@ def command(
     file: Path | None,
     wanted: str | None,
     live: bool,
+    endpoint: str | None,
     admin: str,
     model: str,
     prompt: str | None,
@@ -56,9 +59,15 @@ def command(
 
     With --live, of one that is only asked about: a control plane says how it would decide now, and sends and reserves
     nothing. Where chance settles a tie, it may fall otherwise the next time.
+
+    With --endpoint, of an endpoint: how healthy it is and since when, what each source says of it and how long ago, and
+    what would change it.
     """
-    if live == (file is not None):
-        raise click.UsageError("expected either --record FILE or --live")
+    if [live, file is not None, endpoint is not None].count(True) != 1:
+        raise click.UsageError("expected one of --record FILE, --live and --endpoint")
+    if endpoint is not None:
+        _endpoint.explain(admin, endpoint, as_json=as_json)
+        return
     if file is not None:
         case = _find(file, wanted)
     elif prompt is None and prompt_tokens is None:

@@ -23,6 +23,8 @@ class _Endpoint(msgspec.Struct):
     waiting: float | None = None
     kv_usage: float | None = None
     report_age: float | None = None
+    health: str = ""
+    share: float = 1.0
 
 
 class _Pool(msgspec.Struct):
@@ -56,7 +58,7 @@ def command(admin: str, as_json: bool) -> None:
 
 def _print(status: _Status) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    for heading in ("pool", "endpoint", "up", "ejected"):
+    for heading in ("pool", "endpoint", "up", "health"):
         table.add_column(heading, no_wrap=True)
     for heading in ("requests", "tokens", "running", "waiting", "KV", "age"):
         table.add_column(heading, no_wrap=True, justify="right")
@@ -86,7 +88,7 @@ def _row(pool: str, endpoint: _Endpoint) -> tuple[str, ...]:
         pool,
         endpoint.address,
         {"reachable": "yes", "unreachable": "no"}.get(endpoint.reachability, "-"),
-        "yes" if endpoint.ejected else "no",
+        _health(endpoint),
         str(endpoint.inflight_requests),
         str(endpoint.inflight_tokens),
         _known("{:.0f}", endpoint.running),
@@ -94,6 +96,13 @@ def _row(pool: str, endpoint: _Endpoint) -> tuple[str, ...]:
         _known("{:.0%}", endpoint.kv_usage),
         _known("{:.1f} s", endpoint.report_age),
     )
+
+
+def _health(endpoint: _Endpoint) -> str:
+    if not endpoint.health:  # an older release
+        return "ejected" if endpoint.ejected else "-"
+    lessened = endpoint.share < 1.0 and not endpoint.ejected
+    return f"{endpoint.health} {endpoint.share:.0%}" if lessened else endpoint.health
 
 
 def _known(shape: str, value: float | None) -> str:

@@ -33,8 +33,16 @@ class _Tenant(msgspec.Struct):
     tier: str | None = None
 
 
+class _Sharing(msgspec.Struct):
+    is_shared: bool
+    reason: str
+    replicas: int
+    parts: int
+
+
 class _Page(msgspec.Struct):
     tenants: list[_Tenant]
+    sharing: _Sharing | None = None
 
 
 @click.command("tenants", short_help="Print what tenants may still use.")
@@ -57,6 +65,15 @@ def command(admin: str, as_json: bool) -> None:
     console = Console()
     width_for_pipes(console)
     console.print(table)
+    if page.sharing is not None:
+        console.print(Text(_said(page.sharing)))
+
+
+def _said(sharing: _Sharing) -> str:
+    if sharing.is_shared:
+        return f"Shared by {sharing.replicas} replicas through Redis."
+    share = f"this replica keeps 1/{sharing.parts} of each limit, which is what is shown"
+    return f"Not shared: {share}. Redis: {sharing.reason}"
 
 
 def _rows(tenant: _Tenant) -> Sequence[tuple[str, ...]]:

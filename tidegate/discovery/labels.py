@@ -23,7 +23,8 @@ def found(address: str, labels: Mapping[str, str], prefix: str, weight: int = 1,
     """Return the endpoint at ``address``, as ``labels`` that begin with ``prefix`` describe it.
 
     They are ``role``, ``engine``, ``gpu``, ``weight`` (``weight`` where none says it), ``max-running``, ``node``
-    (likewise), and ``gpus`` and ``models``, whose names are separated by commas.
+    (likewise), ``drain``, which is ``true`` or says nothing, and ``gpus`` and ``models``, whose names are separated by
+    commas.
     """
 
     def said(name: str) -> str:
@@ -43,6 +44,7 @@ def found(address: str, labels: Mapping[str, str], prefix: str, weight: int = 1,
             gpu_class(said("gpu")),
             host if NODE.fullmatch(host) else "",
             gpus,
+            drain=said("drain").lower() == "true",
         ),
         engine if engine in ENGINES else "",
     )

@@ -22,6 +22,7 @@ def declared(config: Config) -> PoolsDeclared:
                 reckons=pickers.learns(pool.policy) or bool(pool.lanes) or pool.objective.ttft_seconds is not None,
                 told=pool.kv_events is not None,
                 vram=pool.vram.judged,
+                health=(pool.health or config.health).rules,
                 kv_bytes_per_token=pool.vram.kv_bytes_per_token or expected(pool.models),
                 breaker=pool.breaker.rules,
             )
@@ -39,6 +40,7 @@ def specified(endpoint: Endpoint) -> EndpointSpec:
         models=endpoint.models,
         max_running=endpoint.max_running,
         gpu=endpoint.gpu or "",
+        drain=endpoint.drain,
         node=endpoint.node or "",
         gpus=endpoint.gpus,
     )

@@ -1,7 +1,8 @@
 """Asks every endpoint how it is, by the checks of its pool, again and again.
 
-Each check of each endpoint has a task of its own and a schedule that is jittered, so that one which hangs delays no
-other; how many are under way at once is bounded, and each has a deadline. What they come to goes out as evidence.
+Each check of each endpoint that asks it something has a task of its own and a schedule that is jittered, so that one
+which hangs delays no other; how many are under way at once is bounded, and each has a deadline. Those that ask nothing
+are gone through one after the other, at a fraction of the cost. What all come to goes out as evidence.
 """
 
 import asyncio
@@ -27,6 +28,12 @@ MOST_AT_ONCE: Final = 64
 ONE_OF_A_POOL: Final = "inference"
 """The check that takes an engine's time: one endpoint of a pool at a time is asked."""
 
+ASKS_NOTHING: Final = "progress"
+"""The check that only looks at what is known."""
+
+SWEEP_SECONDS: Final = 0.1
+"""Pause between two looks for which of those are due."""
+
 _LOG = logging.getLogger("tidegate.engines")
 
 Key = tuple[str, str]
@@ -48,6 +55,7 @@ class _Watched:
     subject: Subject
     tally: Tally = field(default_factory=Tally)
     task: asyncio.Task[None] | None = None
+    due: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,7 @@ class Checker:
         """Check until cancelled."""
         async with fetch.open_session(per_host=0) as session, asyncio.TaskGroup() as tasks:
             self._running = _Running(tasks, session)
+            tasks.create_task(self._sweep(session))
             try:
                 for watched in self._watched.values():
                     self._start(watched)
@@ -114,23 +123,42 @@ class Checker:
             yield CheckState(watched.subject.pool, address, name, watched.tally.verdict, watched.tally.last)
 
     def _start(self, watched: _Watched) -> None:
-        if self._running is not None:
+        if self._running is not None and watched.subject.check.name != ASKS_NOTHING:
             watched.task = self._running.tasks.create_task(self._follow(watched, self._running.session))
+
+    async def _sweep(self, session: aiohttp.ClientSession) -> None:
+        """Go through the checks that ask nothing, for ever."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            now = clock()
+            for watched in [*self._watched.values()]:
+                check = watched.subject.check
+                if check.name == ASKS_NOTHING and now >= watched.due:
+                    watched.due = now + pause(check.interval, self._rng)
+                    await self._try(watched, session)
+                    await asyncio.sleep(0)  # requests are decided between two
 
     async def _follow(self, watched: _Watched, session: aiohttp.ClientSession) -> None:
         interval = watched.subject.check.interval
         await asyncio.sleep(interval * self._rng.random())
         while True:
-            try:
-                await self._check(watched, session)
-            except Exception:  # noqa: BLE001  not even whoever takes the evidence may end the checks
-                _LOG.exception("a check went wrong")
+            await self._try(watched, session)
             await asyncio.sleep(pause(interval, self._rng))
+
+    async def _try(self, watched: _Watched, session: aiohttp.ClientSession) -> None:
+        try:
+            await self._check(watched, session)
+        except Exception:  # noqa: BLE001  not even whoever takes the evidence may end the checks
+            _LOG.exception("a check went wrong")
 
     async def _check(self, watched: _Watched, session: aiohttp.ClientSession) -> None:
         subject, clock = watched.subject, asyncio.get_running_loop().time
         check = subject.check
-        if check.name == ONE_OF_A_POOL:
+        if check.name == ASKS_NOTHING:
+            standing = self._standing(subject.address)
+            found, seconds = await checks.find(check.name)(replace(subject, standing=standing), session), 0.0
+        elif check.name == ONE_OF_A_POOL:
             async with self._turns[subject.pool], self._at_once:
                 found, seconds = await self._ask(subject, session)
         else:

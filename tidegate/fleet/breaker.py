@@ -94,11 +94,13 @@ class Breaker:
         failed_before, ended_before: those of the window before it.
         busy, busy_since: refusals for load in a row, and when the first of them came.
         openings: how often it opened of late.
-        opened_at: when it opened last; ``None`` while it is closed.
+        opened_at: since when it is not closed; ``None`` while it is.
+        tried_from: what was sent before says nothing any more: when it opened last.
         until: when it is half open.
         closed_at: when it closed last.
         wins: requests served in a row since it opened.
-        trial: the reservation of the one request that tries the endpoint; empty when there is none.
+        trials: the reservations of the requests that try the endpoint: one, unless several processes decided at once,
+            or everybody's breaker is open.
         reason: why it opened, as in ``Evidence.reasons``.
     """
 
@@ -112,10 +114,11 @@ class Breaker:
     busy_since: float = 0.0
     openings: int = 0
     opened_at: float | None = None
+    tried_from: float = -math.inf
     until: float = 0.0
     closed_at: float = -math.inf
     wins: int = 0
-    trial: str = ""
+    trials: frozenset[str] = frozenset()
     reason: str = ""
 
     def circuit(self, now: float) -> Circuit:
@@ -124,7 +127,7 @@ class Breaker:
             return Circuit.CLOSED
         if now < self.until:
             return Circuit.OPEN
-        return Circuit.TRYING if self.trial else Circuit.HALF_OPEN
+        return Circuit.TRYING if self.trials else Circuit.HALF_OPEN
 
     def idle(self, now: float, rules: BreakerRules) -> bool:
         """Return whether nothing is left to be remembered at ``now``."""
@@ -148,15 +151,15 @@ class Breaker:
 
     # -- what happens
 
-    def sent(self, reservation_id: str, now: float) -> None:
-        """Take in that a request was sent there at ``now``; the first one while it is half open is the trial."""
-        if self.circuit(now) is Circuit.HALF_OPEN:
-            self.trial = reservation_id
+    def sent(self, reservation_id: str, sent_at: float) -> None:
+        """Take in that a request was sent there at ``sent_at`` (seconds). While it is half open that is a trial."""
+        if self.opened_at is not None and sent_at >= self.until:
+            self.trials |= {reservation_id}
 
     def lost(self, reservation_id: str) -> None:
         """Take in that nothing is known of how a request ended."""
-        if self.trial == reservation_id:
-            self.trial = ""
+        if reservation_id in self.trials:
+            self.trials -= {reservation_id}
 
     def heard(
         self,
@@ -181,10 +184,10 @@ class Breaker:
             alone: no other request of ours is there now.
         """
         self.lost(reservation_id)
-        if ending is Ending.NEUTRAL:
+        if ending is Ending.NEUTRAL or sent_at < self.tried_from:
             return False
         if self.opened_at is not None:
-            return sent_at >= self.opened_at and self._tried(ending, now, address, rules)
+            return self._tried(ending, now, address, rules)
         if ending is Ending.BUSY:
             return self._refused(now, address, rules, alone=alone)
         self._roll(now, rules)
@@ -226,7 +229,7 @@ class Breaker:
         self.wins += 1
         if self.wins < rules.successes:
             return False
-        self.opened_at, self.closed_at, self.wins, self.reason = None, now, 0, ""
+        self.opened_at, self.closed_at, self.wins, self.reason, self.trials = None, now, 0, "", frozenset()
         return True
 
     def _open(self, reason: str, now: float, address: str, rules: BreakerRules) -> None:
@@ -234,8 +237,9 @@ class Breaker:
             self.openings = 0
         self.openings += 1
         seconds = self._open_seconds(rules) * (1.0 + JITTER * _spread(address, self.openings))
-        self.opened_at, self.until, self.reason = now, now + seconds, reason
-        self.run, self.busy, self.wins, self.trial = 0.0, 0, 0, ""
+        self.opened_at = self.tried_from = now
+        self.until, self.reason = now + seconds, reason
+        self.run, self.busy, self.wins, self.trials = 0.0, 0, 0, frozenset()
         self.failed = self.ended = self.failed_before = self.ended_before = 0
 
     def _open_seconds(self, rules: BreakerRules) -> float:

@@ -119,6 +119,14 @@ class TimePassed:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestQuarantined:
+    """Requests of this fingerprint kill engines, and are given to nobody for ``seconds``."""
+
+    fingerprint: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class BlocksStored:
     """The engine at ``address`` says that it keeps these blocks of prompts, of ``block_tokens`` tokens each.
 
@@ -157,6 +165,7 @@ FleetEvent = (
     | BlocksRemoved
     | BlocksCleared
     | EvidenceReported
+    | RequestQuarantined
     | GpuMemoryReported
     | TimePassed
 )

@@ -6,7 +6,10 @@ from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.ledger import Ledger
 from tidegate.fleet.load import IDLE, AtWork
 from tidegate.fleet.member import Member, PoolState
+from tidegate.fleet.outlook import Outlook, outlook
+from tidegate.fleet.pool_health import Alarm
 from tidegate.fleet.prefix_match import PrefixMatch, PrefixTokens
+from tidegate.fleet.quarantine import Quarantine
 from tidegate.fleet.view import PoolView
 
 Pools = dict[str, PoolState]
@@ -27,6 +30,7 @@ class Known:
             stale_after: how many seconds a report counts; must exceed the pause between two scrapes.
         """
         self.ledger = Ledger(lease_seconds)
+        self.quarantine = Quarantine()
         self._stale_after = stale_after
         self._pools: Pools = {}
         self._endpoints: Endpoints = {}
@@ -128,3 +132,15 @@ class Known:
         """Return what is known at ``now`` (seconds) of the work at ``address``; nothing of one that is no member."""
         member = self._endpoints.get(address)
         return IDLE if member is None else member.at_work(self.ledger.inflight(address), now - self._stale_after)
+
+    def alarms(self) -> dict[str, Alarm]:
+        """Return by pool whether so many look bad that something else is the matter."""
+        return {name: pool.health.alarm for name, pool in self._pools.items()}
+
+    def outlook(self, address: str, now: float) -> Outlook | None:
+        """Return why the endpoint at ``address`` is how it is at ``now`` (seconds); ``None`` when it is not known."""
+        member = self._endpoints.get(address)
+        for name, pool in self._pools.items():
+            if member is not None and address in pool.places:
+                return outlook(name, member.condition, pool.health.rules, pool.health.alarm, now)
+        return None

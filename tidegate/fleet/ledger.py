@@ -23,6 +23,7 @@ class Reservation(NamedTuple):
         uncached_tokens: those of the prompt that the endpoint probably does not have in its cache; ``None`` when that
             is not known.
         kind: what requests with answers of about the same length share, such as the model and the API.
+        fingerprint: the same for the same request sent again; 0 where nobody wants to know.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Reservation(NamedTuple):
     reserved_at: float
     uncached_tokens: int | None = None
     kind: str = ""
+    fingerprint: int = 0
 
     @property
     def tokens(self) -> int:

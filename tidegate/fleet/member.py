@@ -10,7 +10,7 @@ from tidegate.fleet.events import FleetChange, HealthChanged, PoolAlarmed, Share
 from tidegate.fleet.evidence import FAILURES, Ending, Evidence
 from tidegate.fleet.gpu import prior
 from tidegate.fleet.health import OUT, ConnectionRecord
-from tidegate.fleet.image import MemberImage
+from tidegate.fleet.image import MemberImage, PoolImage
 from tidegate.fleet.ledger import Inflight, Ledger, Reservation
 from tidegate.fleet.load import AtWork, EngineReport, MeanTokens, restarted
 from tidegate.fleet.output_lengths import PoolOutputLengths
@@ -198,6 +198,16 @@ class PoolState:
         self.request_tokens = MeanTokens(PRIOR_REQUEST_TOKENS)
         self.outputs = PoolOutputLengths()
         self.prefixes = PrefixIndex()
+
+    def image(self) -> PoolImage:
+        """Return it as plain data."""
+        return PoolImage(self.spec, self.request_tokens.value, self.outputs.image(), self.health.image())
+
+    def restore(self, image: PoolImage) -> None:
+        """Become what ``image`` shows; the members are restored already."""
+        self.request_tokens.value = image.request_tokens
+        self.outputs.restore(image.outputs)
+        self.health.restore(image.alarm, [member.condition for member in self.members])
 
     def load(self, member: Member, ledger: Ledger) -> Load:
         """Return the load of ``member``, one of this pool's."""

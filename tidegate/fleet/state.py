@@ -19,6 +19,7 @@ from tidegate.fleet.events import (
     ReachabilityChanged,
     RequestEnded,
     RequestProgressed,
+    RequestQuarantined,
     RequestReserved,
     ReservationReleased,
     ScrapeFailed,
@@ -27,7 +28,7 @@ from tidegate.fleet.events import (
 )
 from tidegate.fleet.evidence import Ending, Evidence
 from tidegate.fleet.health import Reachability
-from tidegate.fleet.image import FleetImage, PoolImage
+from tidegate.fleet.image import FleetImage
 from tidegate.fleet.known import Known
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import advanced, foreign_requests, plausible
@@ -67,10 +68,7 @@ class Fleet(Known):
     def image(self) -> FleetImage:
         """Return all of it as plain data."""
         return FleetImage(
-            tuple(
-                PoolImage(pool.spec, pool.request_tokens.value, pool.outputs.image(), pool.health.image())
-                for pool in self._pools.values()
-            ),
+            tuple(pool.image() for pool in self._pools.values()),
             tuple(member.image() for member in self._endpoints.values()),
             tuple(self.ledger),
         )
@@ -84,15 +82,10 @@ class Fleet(Known):
         if self._pools or len(self.ledger):
             raise ValueError("a fleet is restored into an empty one")
         self.apply(PoolsDeclared(tuple(pool.spec for pool in image.pools)), now)
-        for pool in image.pools:
-            state = self._pools[pool.spec.name]
-            state.request_tokens.value = pool.request_tokens
-            state.outputs.restore(pool.outputs)
         for known in image.members:
             self._endpoints[known.address].restore(known)
         for pool in image.pools:
-            state = self._pools[pool.spec.name]
-            state.health.restore(pool.alarm, [member.condition for member in state.members])
+            self._pools[pool.spec.name].restore(pool)
         for reservation in sorted(image.reservations, key=lambda one: one.reserved_at):
             self._work_on(reservation, reservation.reserved_at)
             self.ledger.reserve(reservation, now)
@@ -105,7 +98,7 @@ class Fleet(Known):
         if member is not None:
             member.shown = None
             if member.breaker is not None:
-                member.breaker.sent(reservation.id, now)
+                member.breaker.sent(reservation.id, reservation.reserved_at)
             if pool is not None and pool.spec.reckons:
                 held = self.ledger.inflight(reservation.address).tokens
                 member.work.started(reservation, pool.load(member, self.ledger), held, now)
@@ -229,9 +222,9 @@ class Fleet(Known):
                 failed=event.failed,
             )
         self.ledger.release(reservation.id)
-        if member is not None and pool is not None and event.ending is not None:
+        if member is not None and pool is not None:
             alone = not self.ledger.inflight(reservation.address).requests
-            if word := member.heard(reservation, event.ending, now, spec=pool.spec, alone=alone):
+            if word := member.heard(reservation, event.ending or Ending.NEUTRAL, now, spec=pool.spec, alone=alone):
                 yield from self._heard(member, word, now)
         # No tokens at all is no answer: embeddings have none, and say so, and must not make a chat look short.
         if pool is not None and event.output_tokens:
@@ -254,6 +247,11 @@ class Fleet(Known):
     def _(self, event: BlocksCleared, now: float) -> Iterable[FleetChange]:  # noqa: ARG002
         if member := self._endpoints.get(event.address):
             member.prefixes.forget(event.address)
+        return ()
+
+    @_apply.register
+    def _(self, event: RequestQuarantined, now: float) -> Iterable[FleetChange]:
+        self.quarantine.hold(event.fingerprint, now + event.seconds)
         return ()
 
     @_apply.register

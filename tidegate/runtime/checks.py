@@ -21,6 +21,9 @@ from tidegate.telemetry.status import JsonObject
 LOOK_SECONDS: Final = 1.0
 """Pause between two looks at what moves."""
 
+LOOKS: Final = 50
+"""Endpoints that are looked at in one turn of the event loop, in which requests are decided."""
+
 
 class Checks(Part):
     """Runs the checks of all pools."""
@@ -45,9 +48,11 @@ class Checks(Part):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._checker.run())
             while True:
-                now = time.monotonic()
-                for address, movement in self._movements.items():
+                for number, (address, movement) in enumerate([*self._movements.items()]):
+                    now = time.monotonic()
                     movement.looked(self._fleet.at_work(address, now), now)
+                    if number % LOOKS == LOOKS - 1:
+                        await asyncio.sleep(0)
                 await asyncio.sleep(LOOK_SECONDS)
 
     def ended(self, record: RequestRecord) -> None:

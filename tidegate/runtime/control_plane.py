@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidegate.config import Config
-from tidegate.config_routes import models_served, ways
+from tidegate.config_routes import models_served
 from tidegate.engines.kv_watch import KvWatch
 from tidegate.engines.scraper import Scraper
 from tidegate.fleet.events import (
@@ -32,12 +32,12 @@ from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
 from tidegate.runtime import parts, ports, services, shared_limits, told_caches
 from tidegate.runtime.alone import Alone
+from tidegate.runtime.changeover import Changeover
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
 from tidegate.runtime.discovered import Discovered
 from tidegate.runtime.discovery_log import DiscoveryLog
 from tidegate.runtime.inquiry import Inquiry
-from tidegate.runtime.kept_budgets import KeptBudgets
 from tidegate.runtime.learned_weights import LearnedWeights
 from tidegate.runtime.lessons import lesson
 from tidegate.runtime.part import Surroundings
@@ -63,14 +63,6 @@ WEIGH_SECONDS = 5.0
 
 EXPIRY_SECONDS = 1.0
 """Pause between two looks for leases that ran out."""
-
-TAKE_UP_SECONDS = 2.0
-TAKE_UP_POLL_SECONDS = 0.02
-"""How long a reload waits for Envoy to take up a new pool, a matter of milliseconds, and how often it looks."""
-
-IN_TRANSIT_SECONDS = 0.2
-"""How long a decision may be on its way to Envoy, and a configuration that Envoy acknowledged to its workers (measured:
-two requests lost in eight changes without the latter)."""
 
 
 class ControlPlane:
@@ -117,8 +109,12 @@ class ControlPlane:
         self._discovered = Discovered(lambda: self._declare(self._config))
         self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
         known_to_all = (self._fleet, self._apply, self._metrics, config, self._watched.readjust, waiting_room)
-        self._parts = (*parts.made(Surroundings(*known_to_all)), KeptBudgets(self._tenants.allowance, config))
+        self._parts = (*parts.made(Surroundings(*known_to_all)), shared_limits.keeping(self._tenants, config))
         self._config = self._adjusted(config)
+        self._changeover = Changeover(
+            *(self._deciding, self._declare, self._ask_for, self._discovered.synced),
+            lambda: self._discovery.up_to_date,
+        )
 
     def reload(self) -> None:
         """Read the configuration file again (SIGHUP)."""
@@ -151,7 +147,6 @@ class ControlPlane:
                     tasks.create_task(self._weigh()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
                     tasks.create_task(self._deciding.run()),
-                    tasks.create_task(self._tenants.run()),
                     *(tasks.create_task(part.run()) for part in self._parts),
                 ]
                 stopped = tasks.create_task(stop.wait())
@@ -229,6 +224,7 @@ class ControlPlane:
                     duration=record.engine_seconds,
                     cached_tokens=record.usage.cached_tokens,
                     failed=record.failed_by_pick,
+                    ending=record.ending_at_pick,
                 )
             )
         # Another decision on it than the one that Envoy followed, if there is one, came to nothing.
@@ -292,57 +288,14 @@ class ControlPlane:
         await self._publisher.run(lambda: self._config)
 
     async def _reloaded(self, config: Config) -> None:
-        """Take over ``config`` while requests run.
-
-        A decision names a pool, and a request whose pool Envoy does not know is lost. So a new pool is decided for only
-        when Envoy has it, and an old one taken away only when the last decision for it has got there. So it is with the
-        paths that routes lead to.
-        """
-        await self._deciding.prepare(config)
-        if bool(config.tenants) != bool(self._config.tenants):
-            await self._begin_or_end_asking(config)
-        before, names = self._config, {pool.name for pool in config.pools}
-        if {pool.name for pool in before.pools} != names or ways(before.routes) != ways(config.routes):
-            gone = tuple(pool for pool in before.pools if pool.name not in names)
-            # What is declared last counts for an endpoint that moves between pools. (A copy is not checked again.)
-            both = {"pools": (*gone, *config.pools), "routes": (*config.routes, *before.routes)}
-            self._declare(config.model_copy(update=both))
-            await self._discovered.synced()
-            await self._taken_up()
-            self._deciding.configure(config)
-            await self._deciding.settled()
-            # Until the last decision by the old one has reached Envoy.
-            await asyncio.sleep(IN_TRANSIT_SECONDS)
-            self._declare(config)
-        else:
-            self._take_over(config)
+        """Take over ``config`` while requests run."""
+        await self._changeover.make(self._config, config)
         self._metrics.config_reloaded(taken=True)
 
-    async def _begin_or_end_asking(self, config: Config) -> None:
-        """Begin to ask who comes once Envoy sends what says so, or end it while it still does.
-
-        No request is turned away in between for what Envoy keeps to itself. Nor does an engine see a key that is ours.
-        """
-        if config.tenants:
-            asking = {"tenants": config.tenants, "authentication": config.authentication}
-            self._config = self._config.model_copy(update=asking)
-            self._publisher.publish(self._config)
-            await self._taken_up()
-        else:
-            nobody = {"tenants": (), "keys": (), "authentication": config.authentication}
-            asking_nobody = self._config.model_copy(update=nobody)
-            await self._deciding.prepare(asking_nobody)
-            self._deciding.configure(asking_nobody)
-            await self._deciding.settled()
-            await self._deciding.prepare(config)
-
-    async def _taken_up(self) -> None:
-        """Wait until Envoy has what was published; one that does not say so is not waited for."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(TAKE_UP_SECONDS):
-                while not self._discovery.up_to_date:  # noqa: ASYNC110  few and short waits; nobody else wants to know
-                    await asyncio.sleep(TAKE_UP_POLL_SECONDS)
-        await asyncio.sleep(IN_TRANSIT_SECONDS)
+    def _ask_for(self, config: Config) -> None:
+        """Have Envoy send what ``config`` needs, before it is decided by."""
+        self._config = config
+        self._publisher.publish(config)
 
     def _refused(self, reason: str) -> None:  # noqa: ARG002  it is in the log
         self._metrics.config_reloaded(taken=False)

@@ -98,6 +98,7 @@ class Decider:
             config.unknown_paths.pool or "",
             _sessions(config.session),
             routes=traffic(config.routes),
+            fingerprints=config.limits.quarantine_seconds > 0,
         )
         if self._gatekeeper is not None:
             self._gatekeeper.configure(config)

@@ -69,11 +69,18 @@ class Desk:
         self._catalogue = Catalogue((), started_at)
 
     def serve(
-        self, pools: Iterable[Pool], unknown_paths: str, sessions: SessionKeys, *, routes: Sequence[Route] = ()
+        self,
+        pools: Iterable[Pool],
+        unknown_paths: str,
+        sessions: SessionKeys,
+        *,
+        routes: Sequence[Route] = (),
+        fingerprints: bool = False,
     ) -> None:
         """Take over what ``pools`` serve, where patterns cannot be listed, and who takes ``unknown_paths``, if any.
 
         ``sessions`` says by what sessions are known. What ``routes`` lead anywhere by its model alone is served too.
+        ``fingerprints``: requests are to be known again.
         """
         pools = tuple(pools)
         aliases = [route.model for route in routes if route.model and not (route.path or route.api or route.headers)]
@@ -90,6 +97,7 @@ class Desk:
             ),
             sessions=sessions,
             routes=Routes(routes) if routes else None,
+            fingerprints=fingerprints,
         )
 
     def catalogue(self) -> Catalogue:

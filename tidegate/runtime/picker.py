@@ -32,6 +32,7 @@ from tidegate.runtime import ports, services, told_caches
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
 from tidegate.runtime.discovered import Discovered
+from tidegate.runtime.health_events import HealthEvents
 from tidegate.runtime.inquiry import Inquiry
 from tidegate.runtime.lessons import lesson
 from tidegate.runtime.picked import PickedRequests
@@ -68,6 +69,7 @@ class PickerPlane:
         self._fleet = Fleet(config.limits.lease_seconds, config.scrape.stale_after_seconds)
         self._corrections = Corrections()
         self._metrics = Metrics(self._views, lambda: len(self._fleet.ledger), self._corrections)
+        self._health = HealthEvents(self._fleet, self._metrics)
         self._decider = Decider(
             *(self._fleet, self._corrections, self._metrics, Correlation().new_id, self),
             started_at=int(time.time()),
@@ -107,6 +109,7 @@ class PickerPlane:
                 lambda: sorted({*self._unready, *self._discovered.unready()}),
                 self._status,
                 explain=Inquiry.of(self._decider, routed=False).answer,
+                more=self._health.pages(),
             )
             await listening.enter_async_context(services.site(app, self._config.admin.address, self._config.admin.port))
             async with asyncio.TaskGroup() as tasks:
@@ -157,6 +160,7 @@ class PickerPlane:
             self._tell(change)
 
     def _tell(self, change: FleetChange) -> None:
+        self._health.changed(change)
         match change:
             case MembershipChanged(added, removed):
                 if added or removed:
@@ -210,6 +214,7 @@ class PickerPlane:
         """Make all endpoints known, those listed and those found."""
         declared = self._discovered.declared(self._config)
         self._metrics.configure(declared.pools)
+        self._health.follow(self._config, declared)
         self._apply(declared)
         self._scraper.watch(self._discovered.engines(declared))
         self._told.watch(told_caches.sources(self._config, declared))

@@ -9,6 +9,9 @@ from prometheus_client import CollectorRegistry
 
 from tidegate.config import Config
 from tidegate.config_redis import Redis
+from tidegate.runtime.kept_budgets import KeptBudgets
+from tidegate.runtime.part import Part
+from tidegate.runtime.tenants import Tenants
 from tidegate.sharing import names
 from tidegate.sharing.allowance import SharedAllowance
 from tidegate.sharing.contracts import Link, Times
@@ -24,7 +27,7 @@ def made(config: Config, registry: CollectorRegistry) -> SharedAllowance | None:
     settings = config.redis
     if settings is None:
         return None
-    keys, place = names.keys(settings.prefix), _place(settings)
+    keys, place = names.keys(settings.prefix), place_of(settings)
 
     def connect() -> Link:
         # Here because only those who have Redis need to have its client.
@@ -45,7 +48,25 @@ def made(config: Config, registry: CollectorRegistry) -> SharedAllowance | None:
     return shared
 
 
-def _place(settings: Redis) -> Place:
+class SharedLimits(Part):
+    """Keeps them shared."""
+
+    def __init__(self, shared: SharedAllowance) -> None:
+        """Keep ``shared`` so."""
+        self._shared = shared
+
+    async def run(self) -> None:
+        """Talk to Redis until cancelled."""
+        await self._shared.run()
+
+
+def keeping(tenants: Tenants, config: Config) -> Part:
+    """Return what keeps what ``tenants`` use: in Redis, or else over a restart, where ``config`` says so."""
+    return KeptBudgets(tenants.allowance, config) if tenants.shared is None else SharedLimits(tenants.shared)
+
+
+def place_of(settings: Redis) -> Place:
+    """Return where Redis is."""
     return Place(
         *settings.location,
         username=settings.username,

@@ -17,6 +17,7 @@ class Tenants:
     """The tenants of one configuration after another, and what they use. It is a ``Till``.
 
     Attributes:
+        shared: what is shared with other replicas, if it is.
         unauthenticated: counts a request of which it is not known whose it is.
     """
 
@@ -28,7 +29,7 @@ class Tenants:
         What tenants use is counted here, or in what is ``shared`` with other replicas.
         """
         self._alone = Allowance(clock)
-        self._shared = shared
+        self.shared = shared
         self._allowance = self._alone if shared is None else shared
         self._figures = telemetry.TenantFigures(registry, self._allowance.left)
         self._config: Config | None = None
@@ -42,20 +43,15 @@ class Tenants:
 
     async def take(self, ask: Ask) -> Answer:
         """Take what is asked for from all limits, or from none."""
-        if self._shared is None:
+        if self.shared is None:
             answer = Answer(self._alone.reserve(ask), self._alone.standing(ask.scopes))
         else:
-            answer = await self._shared.take(ask)
+            answer = await self.shared.take(ask)
         if answer.exceeded is None:
             self._figures.admitted(ask.tenant)
         else:
             self._figures.limited(ask.tenant, answer.exceeded.limit.name)
         return answer
-
-    async def run(self) -> None:
-        """Keep what is shared with other replicas so, until cancelled; return at once where nothing is."""
-        if self._shared is not None:
-            await self._shared.run()
 
     def withdraw(self, request_id: str) -> None:
         """Give back what was taken for a request that went nowhere, or whose end was never told."""
@@ -68,7 +64,7 @@ class Tenants:
         request and no tokens. Of an answer whose usage nobody told, as of one whose client left, stays taken what was
         expected, or what was seen of it.
         """
-        if self._shared is None and not len(self._alone):
+        if self.shared is None and not len(self._alone):
             return
         if record.attempts == 0 or record.status >= 500 or record.status == 429:
             self._allowance.release(record.reservation)
@@ -86,8 +82,8 @@ class Tenants:
 
     @property
     def allowance(self) -> Allowance:
-        """What is counted in this process."""
-        return self._allowance
+        """What is counted in this process alone; nothing, where it is shared."""
+        return self._alone
 
     # -- what one sees
 
@@ -101,7 +97,7 @@ class Tenants:
 
     def sharing(self) -> JsonObject | None:
         """Return how it stands with the Redis through which this is shared; ``None`` where there is none."""
-        return None if self._shared is None else self._shared.state()._asdict()
+        return None if self.shared is None else self.shared.state()._asdict()
 
     def _described(self) -> Iterator[JsonObject]:
         if self._config is None:

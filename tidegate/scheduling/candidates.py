@@ -1,6 +1,6 @@
 """Who may serve a request: the pool's endpoints as they are now, less those that the filters leave out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tidegate.fleet.breaker import Circuit
@@ -8,7 +8,8 @@ from tidegate.fleet.prefix_match import NO_MATCH, PrefixMatch
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import EndpointView
 from tidegate.scheduling.filters import Filter, Screened, Step, chain, screen
-from tidegate.scheduling.pickers import PickerContract
+from tidegate.scheduling.pickers import PickerContract, by_turns
+from tidegate.scheduling.quota import Quota
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
 from tidegate.scheduling.shortlist import CANDIDATES, WARM, Shortlisting, drawn
@@ -20,10 +21,12 @@ class Looked(NamedTuple):
     Attributes:
         candidates: as they were found; all of the pool, or its shortlist.
         kept: those that the filters left; empty when nobody can serve the request.
+        turned: the candidates and those whose turn it was not; empty where nobody was kept to a share.
     """
 
     candidates: Sequence[EndpointView]
     kept: Sequence[EndpointView]
+    turned: Sequence[EndpointView] = ()
 
 
 class Lookout:
@@ -33,6 +36,7 @@ class Lookout:
         """Look at ``fleet``; ``rng`` draws the shortlists."""
         self._fleet = fleet
         self._rng = rng
+        self._quotas: dict[str, Quota] = {}
 
     def look(
         self,
@@ -48,20 +52,32 @@ class Lookout:
         Of a large pool a shortlist is looked at, and all of it where the filters do not agree with the shortlist.
         """
         fleet = self._fleet
+        quota = None if fleet.is_well(pool) or not by_turns(picker) else self._quotas.setdefault(pool, Quota())
         match = fleet.cached(pool, request.prefix) if request.prefix else NO_MATCH
         cached = match.tokens(request.block_tokens, request.prompt.tokens)
         if len(fleet.members(pool)) > CANDIDATES and not request.among:
             places = self._shortlist(request, pool, picker, match)
-            seen = fleet.view(pool, now, places, cached).endpoints
+            turned = fleet.view(pool, now, places, cached).endpoints
+            seen = turned if quota is None else quota.keep(turned)
             tried: list[Step] = []
             screened = screen(request, seen, filters, None if steps is None else tried)
             if not screened.doubtful:
                 if steps is not None:
                     steps += tried
-                return Looked(seen, screened.kept)
-        allowed = _allowed(request, fleet.view(pool, now, None, cached).endpoints)
+                return Looked(seen, screened.kept, () if quota is None else turned)
+        everybody = _allowed(request, fleet.view(pool, now, None, cached).endpoints)
+        allowed = everybody if quota is None else quota.keep(everybody)
         screened = screen(request, allowed, filters, steps) if allowed else Screened((), doubtful=True)
-        return Looked(allowed, screened.kept)
+        return Looked(allowed, screened.kept, () if quota is None else everybody)
+
+    def decided(self, pool: str, looked: Looked, pick: str) -> None:
+        """Take note that ``pick`` was chosen after a look at ``pool``."""
+        if looked.turned:
+            self._quotas[pool].decided(looked.turned, pick)
+
+    def keep(self, pools: Iterable[str]) -> None:
+        """Forget what is remembered of all pools but these."""
+        self._quotas = {pool: self._quotas[pool] for pool in pools if pool in self._quotas}
 
     def _shortlist(
         self, request: InferenceRequest, pool: str, picker: PickerContract, match: PrefixMatch

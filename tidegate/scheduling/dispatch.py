@@ -53,6 +53,8 @@ class RefusalReason(enum.Enum):
     NO_ENDPOINTS = "no_endpoints"
     NO_ROOM = "no_room"
     """Whoever could serve it has no room for it now, or others wait for that already."""
+    QUARANTINED = "quarantined"
+    """It killed engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class Dispatcher:
         self._policies, self._rooms = dict(policies), rooms
         self._needed, self._needed_while_well = needed, while_well
         self._pickers = pickers
+        self._lookout.keep(pickers)
         self._lanes = {pool: Lanes(policy.lanes) for pool, policy in policies.items() if policy.lanes}
 
     def _picker(self, pool: str, policy: Policy) -> PickerContract:
@@ -190,6 +193,8 @@ class Dispatcher:
         if isinstance(placed, Refusal):
             return placed
         request, name = placed, placed.pool
+        if self._fleet.quarantine and self._fleet.quarantine.holds(request.fingerprint, now):
+            return Refusal(RefusalReason.QUARANTINED, name)
         policy, picker = self._policies[name], self._pickers[name]
         room = self._rooms.get(name)
         if room is not None and room.wanted and not in_turn:
@@ -203,6 +208,7 @@ class Dispatcher:
         recorded = Recorded(rng) if self._sample and rng.random() < self._sample else None
         ranked = picker.rank(request, looked.kept, recorded or rng)
         addresses = tuple(endpoint.address for endpoint in named(request, ranked, looked, policy.destinations))
+        self._lookout.decided(name, looked, addresses[0])
         cached = ranked[0].cached_tokens
         reservation = Reservation(
             id=request.id,
@@ -213,6 +219,7 @@ class Dispatcher:
             reserved_at=now,
             uncached_tokens=request.prompt.tokens - cached if request.prefix else None,
             kind=request.kind,
+            fingerprint=request.fingerprint,
         )
         self._fleet.apply(RequestReserved(reservation, request.prefix, request.block_tokens), now)
         if recorded is not None and self._record is not None:

@@ -26,6 +26,7 @@ class InferenceRequest(NamedTuple):
         output_tokens: how many tokens the answer will probably have; ``None`` when nobody has said so yet.
         among: it may go only to endpoints that are in all of these.
         route: the route by which it goes where it goes; empty where the models' patterns said.
+        fingerprint: the same for the same request sent again; 0 where nobody wants to know.
     """
 
     id: str
@@ -42,6 +43,7 @@ class InferenceRequest(NamedTuple):
     output_tokens: int | None = None
     among: tuple[Subset, ...] = ()
     route: str = ""
+    fingerprint: int = 0
 
     def placed(self, pool: str, adapter: str, output_tokens: int) -> "InferenceRequest":
         """Return the request with what the decision found out first; written out because that is faster."""
@@ -60,6 +62,7 @@ class InferenceRequest(NamedTuple):
             output_tokens,
             self.among,
             self.route,
+            self.fingerprint,
         )
 
     @property

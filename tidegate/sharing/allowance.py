@@ -5,6 +5,7 @@ says how it ended counts, and that may be another one than let it in.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
@@ -234,7 +235,7 @@ class SharedAllowance:
 
     def beat(self) -> Iterator[Telling]:
         """Yield some leases to be renewed, and some accounts to be looked at."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         if not self._renewing and now >= self._renew_at:
             self._renewing.extend(self._share.shared())
             self._renew_at = now + self._lease / ROUNDS

@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import logging
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -78,7 +79,7 @@ class Courier:
         """Return Redis's time, as it was last told and has gone on since; in seconds since the epoch of clocks."""
         if self._offset is None:
             return self._wall()
-        return asyncio.get_running_loop().time() + self._offset
+        return time.monotonic() + self._offset
 
     @property
     def can_be_asked(self) -> bool:
@@ -131,7 +132,7 @@ class Courier:
         batch = self._batch()
         began = self._time()
         try:
-            reply = operations.parse(await self._call(batch))
+            reply = operations.parse(await self._call(batch), len(batch))
         except (LinkError, ReplyError) as error:
             await self._failed(batch, error, began)
             return
@@ -203,8 +204,6 @@ class Courier:
             self._give_up(batch, told=False)
             self._clerk.forgotten()
             self._something.set()
-        elif len(reply.results) != len(batch):
-            self._give_up(batch)
         else:
             self._again.clear()
             for (_, done), result in zip((*batch.told, *batch.beat), reply.results, strict=False):
@@ -269,4 +268,4 @@ class Courier:
 
     @staticmethod
     def _time() -> float:
-        return asyncio.get_running_loop().time()
+        return time.monotonic()

@@ -51,8 +51,8 @@ class Reply(NamedTuple):
     results: tuple[str, ...]
 
 
-def parse(answer: object) -> Reply:
-    """Read what the script returned.
+def parse(answer: object, operations: int) -> Reply:
+    """Read what the script returned for so many ``operations``.
 
     Raises:
         ReplyError: that is something else.
@@ -62,9 +62,12 @@ def parse(answer: object) -> Reply:
             raise ReplyError(f"a list was expected, not {type(answer).__name__}")
         words = [word.decode() if isinstance(word, bytes) else str(word) for word in answer]
         state, epoch, age, now, replicas, here = words[:6]
-        return Reply(state, epoch, float(age), float(now), int(replicas), int(here), tuple(words[6:]))
+        reply = Reply(state, epoch, float(age), float(now), int(replicas), int(here), tuple(words[6:]))
     except ValueError as error:
         raise ReplyError(f"not what the script returns: {error}") from None
+    if len(reply.results) != (operations if state == "ok" else 0):
+        raise ReplyError(f"{len(reply.results)} results of {operations} operations")
+    return reply
 
 
 def encoded(operations: Iterable[Operation]) -> bytes:

@@ -103,6 +103,12 @@ def engine_failed() -> ApiError:
     return ApiError(500, "InternalServerError", message)
 
 
+def out_of_memory() -> ApiError:
+    """Return the error of an engine whose GPU has no room for what the request needs."""
+    message = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB."
+    return ApiError(500, "InternalServerError", message)
+
+
 def invalid(faults: Sequence[str], param: str | None) -> ApiError:
     """Return the error for a body that has ``faults``, one line each; ``param`` is where the first one is."""
     heading = f"{len(faults)} validation error{'s' if len(faults) > 1 else ''}:"

@@ -25,6 +25,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         slow_health: seconds that ``/health`` and ``/ping`` take: a frontend that is busy.
         slow_metrics: ``/metrics`` comes a byte a second.
         unloaded: no model is listed, nor served: an engine that still loads it.
+        poison: the process dies of an inference request that holds this text; empty for none.
+        oom_tokens: prompts of more tokens are answered with 500, out of memory; 0 for none.
     """
 
     fail_rate: float = 0.0
@@ -38,6 +40,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     slow_health: float = 0.0
     slow_metrics: bool = False
     unloaded: bool = False
+    poison: str = ""
+    oom_tokens: int = 0
 
     def describe(self) -> str:
         """Return the faults that are set, in one line."""
@@ -65,6 +69,8 @@ class _Change(msgspec.Struct, forbid_unknown_fields=True):
     slow_health: Annotated[float, msgspec.Meta(ge=0, le=1000)] | msgspec.UnsetType = msgspec.UNSET
     slow_metrics: bool | msgspec.UnsetType = msgspec.UNSET
     unloaded: bool | msgspec.UnsetType = msgspec.UNSET
+    poison: Annotated[str, msgspec.Meta(max_length=1000)] | msgspec.UnsetType = msgspec.UNSET
+    oom_tokens: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
     reset: bool = False
     die: bool = False
 

@@ -91,6 +91,8 @@ class Inference:
             raise errors.unknown_model(self._settings.model, "none")
         if self._failures.random() < self._engine.faults.fail_rate:
             raise errors.engine_failed()
+        if 0 < self._engine.faults.oom_tokens < sum(request.prompt_tokens for request in requests):
+            raise errors.out_of_memory()
         try:
             return self._engine.submit(requests)
         except QueueFullError:

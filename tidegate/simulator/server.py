@@ -196,6 +196,9 @@ class _Routes:
         async def counted(request: web.Request) -> web.StreamResponse:
             self._inference.inflight += 1
             try:
+                if (poison := self.engine.faults.poison) and poison.encode() in await request.read():
+                    _log.error("killed by a request", extra={"fields": {"address": self.address}})
+                    _die()
                 return await handler(request)
             finally:
                 self._inference.inflight -= 1

@@ -11,7 +11,8 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from protos.access_log_pb2 import HTTPAccessLogEntry, StreamAccessLogsMessage
+from protos.access_log_pb2 import AccessLogType, HTTPAccessLogEntry, StreamAccessLogsMessage
+from tidegate.telemetry.endings import FailedAttempts
 from tidegate.telemetry.log import event
 from tidegate.telemetry.record import RequestRecord, parse
 
@@ -19,6 +20,8 @@ SERVICE, METHOD = "envoy.service.accesslog.v3.AccessLogService", "StreamAccessLo
 PATH = f"/{SERVICE}/{METHOD}"
 LOG_NAME = "tidegate"
 """The ``log_name`` of our own logger in Envoy's configuration; streams of any other name are read and dropped."""
+
+_ATTEMPT, _LAST = AccessLogType.UpstreamEnd, AccessLogType.DownstreamEnd
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +63,7 @@ class Intake:
     def reader(self) -> Callable[[bytes], None]:
         """Return what reads the messages of one stream, in order; it raises nothing."""
         name: str | None = None
+        attempts = FailedAttempts()
 
         def read(raw: bytes) -> None:
             nonlocal name
@@ -73,14 +77,18 @@ class Intake:
                 name = message.identifier.log_name
             if name == LOG_NAME:
                 for entry in message.http_logs.log_entry:
-                    self._take(entry)
+                    if entry.common_properties.access_log_type == _ATTEMPT:
+                        attempts.note(entry)
+                    else:
+                        self._take(entry, attempts)
             elif name is None:
                 self._failed("stream without a name")
 
         return read
 
-    def _take(self, entry: HTTPAccessLogEntry) -> None:
-        record = parse(entry)
+    def _take(self, entry: HTTPAccessLogEntry, attempts: FailedAttempts) -> None:
+        over = entry.common_properties.access_log_type == _LAST
+        record = parse(entry, attempts.before_the_last(entry) if over else ())
         if record.malformed:
             self._failed("unreadable entry")
         try:

@@ -33,6 +33,11 @@ _GAUGES = (
     _Gauge("tidegate_endpoint_running", "Requests in the engine's batch, as it last said.", lambda e: e.running),
     _Gauge("tidegate_endpoint_waiting", "Requests waiting in the engine, as it last said.", lambda e: e.waiting),
     _Gauge("tidegate_endpoint_kv_usage_ratio", "Share of the engine's KV cache in use, 0 to 1.", lambda e: e.kv_usage),
+    _Gauge(
+        "tidegate_endpoint_vram_room_tokens",
+        "Tokens of context for which there is room in the VRAM, where that bounds requests.",
+        lambda e: e.vram_room_tokens,
+    ),
     _Gauge("tidegate_scrape_age_seconds", "Time since the engine's last report.", lambda e: e.report_age),
     _Gauge("tidegate_endpoint_up", "Whether the endpoint can be reached.", lambda e: _UP[e.reachability]),
     _Gauge("tidegate_endpoint_ejected", "Whether the endpoint is taken out of Envoy's table.", lambda e: e.ejected),

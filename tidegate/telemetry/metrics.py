@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.registry import Collector
 
 from tidegate.fleet.endpoint import PoolSpec
+from tidegate.fleet.evidence import Ending
 from tidegate.fleet.view import PoolView
 from tidegate.telemetry.buckets import (
     COUNT_BUCKETS,
@@ -29,6 +30,8 @@ from tidegate.tokens.correction import Ratio
 
 MAX_MODELS = 100
 """Model names with series of their own, besides those written out in the configuration."""
+
+_WELL = frozenset({Ending.SERVED, Ending.NEUTRAL})
 
 _MAX_OTHERS = 64
 """Distinct values of a label that our own code or an HTTP status fills."""
@@ -123,6 +126,11 @@ class Metrics(QueueFigures):
             "pool",
         )
         self._retries = self._counter("retries_total", "Attempts beyond a request's first.", "pool")
+        self._failed_attempts = self._counter(
+            "failed_attempts_total",
+            "Attempts that speak against their endpoint, or that it was too busy for, by how they ended.",
+            *("pool", "endpoint", "ending"),
+        )
         self._failed_open = self._counter(
             "failed_open_total", "Requests that a pool took without a decision, as far as Envoy's log told.", "pool"
         )
@@ -180,6 +188,7 @@ class Metrics(QueueFigures):
         self._model.expect(name for name in named if "*" not in name)
         for address in gone_endpoints:
             self._picks.remove_by_labels({"endpoint": address})
+            self._failed_attempts.remove_by_labels({"endpoint": address})
         for family in self._by_pool():
             for name in gone:
                 family.remove_by_labels({"pool": name})
@@ -191,7 +200,7 @@ class Metrics(QueueFigures):
             *(self._incoming, self._requests, self._picks, self._prompt, self._completion, self._cached),
             *(self._estimated, self._ttft, self._tpot, self._duration),
             *(self._reasoning, self._unreported, self._read_in_part),
-            *(self._usage_unknown, self._retries, self._failovers),
+            *(self._usage_unknown, self._retries, self._failovers, self._failed_attempts),
             *self.queue_families(),
         )
 
@@ -218,6 +227,9 @@ class Metrics(QueueFigures):
             self._failed_open.labels(pool).inc()
         if record.attempts > 1:
             self._retries.labels(pool).inc(record.attempts - 1)
+        for address, ending in record.tried:
+            if ending not in _WELL:
+                self._failed_attempts.labels(pool, self._endpoint(address), ending.value).inc()
         # Without an attempt it was an answer of our own, such as the list of models.
         if record.answered and record.attempts:
             self._answered(record, pool, model)

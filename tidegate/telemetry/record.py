@@ -17,6 +17,8 @@ from protos.access_log_pb2 import AccessLogCommon, AccessLogType, HTTPAccessLogE
 from protos.ai_pb2 import TokenUsage
 from protos.core_pb2 import Address, Metadata
 from tidegate import addresses
+from tidegate.fleet.evidence import Ending
+from tidegate.telemetry.endings import Attempt, of_last
 from tidegate.telemetry.outcome import Outcome, classify
 
 DECISION_NAMESPACE = "tidegate"
@@ -105,6 +107,7 @@ class RequestRecord(NamedTuple):
         estimated_completion_tokens: an estimate, where ``usage`` does not say.
         failed_open: it went to the pool without a decision.
         ended: this is the request's last entry; otherwise it is still running.
+        tried: how each attempt ended that says something of its endpoint, in their order.
         malformed: something in the entry could not be read.
     """
 
@@ -134,6 +137,7 @@ class RequestRecord(NamedTuple):
     read: Read | None = None
     response_bytes: int = 0
     estimated_completion_tokens: int | None = None
+    tried: tuple[Attempt, ...] = ()
 
     @property
     def answered(self) -> bool:
@@ -166,6 +170,14 @@ class RequestRecord(NamedTuple):
         return seconds if seconds > 0 else None
 
     @property
+    def ending_at_pick(self) -> Ending | None:
+        """How it ended at the endpoint that was picked; ``None`` where that is not known."""
+        for attempt in self.tried:
+            if attempt.address == self.named:
+                return attempt.ending
+        return None
+
+    @property
     def failed_by_pick(self) -> bool:
         """Whether the endpoint that was picked failed it, even if another one served it after that."""
         elsewhere = self.served is not None and self.named is not None and self.served != self.named
@@ -181,8 +193,13 @@ class RequestRecord(NamedTuple):
         return generating / (tokens - 1) if tokens > 1 and generating >= 0 else None
 
 
-def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
-    """Read one entry; whatever it holds, this raises nothing."""
+def parse(entry: HTTPAccessLogEntry, before: tuple[Attempt, ...] = ()) -> RequestRecord:
+    """Read one entry; whatever it holds, this raises nothing.
+
+    Args:
+        entry: what Envoy logged.
+        before: how the attempts before the last one ended.
+    """
     common, response = entry.common_properties, entry.response
     metadata = common.metadata
     namespaces = metadata.filter_metadata
@@ -198,6 +215,9 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
     if answer is not None:
         usage = _overridden(usage, answer.fields)
     opened = _opened(common, decided=decision is not None)
+    ttft = _tag(common, TTFT_TAG)
+    failed = read is not None and read.failed
+    last = of_last(entry, begun=ttft is not None, failed=failed) if ended else None
     return RequestRecord(
         reservation=reservation,
         request_id=entry.request.request_id,
@@ -215,7 +235,7 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
             attempts=attempts,
             refused=decision is not None and not reservation,
             details=response.response_code_details,
-            failed=read is not None and read.failed,
+            failed=failed,
         )
         if ended
         else Outcome.RUNNING,
@@ -223,7 +243,7 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
         named=_named(namespaces),
         attempts=attempts,
         duration_seconds=_seconds(common.duration) if common.HasField("duration") else None,
-        ttft_seconds=_tag(common, TTFT_TAG),
+        ttft_seconds=ttft,
         upstream_ttft_seconds=_tag(common, UPSTREAM_TTFT_TAG),
         usage=usage,
         tells_usage=not opened and _text(facts, "usage") != NO_USAGE,
@@ -233,6 +253,7 @@ def parse(entry: HTTPAccessLogEntry) -> RequestRecord:
         to_be_read=_flag(facts, "read") or False,
         read=read,
         response_bytes=response.response_body_bytes,
+        tried=before if last is None else (*before, last),
     )
 
 

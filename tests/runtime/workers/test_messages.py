@@ -11,10 +11,18 @@ from tests.fleet.declare import A, B, fleet_of, pool, reservation, seen
 from tests.fleet.test_any_events import EVENTS
 from tidegate.config import Config
 from tidegate.config_values import CHECKED
-from tidegate.fleet.events import FleetEvent, LoadReported, RequestProgressed, RequestReserved, ScrapeFailed
+from tidegate.fleet.events import (
+    FleetEvent,
+    GpuMemoryReported,
+    LoadReported,
+    RequestProgressed,
+    RequestReserved,
+    ScrapeFailed,
+)
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import EndpointView
+from tidegate.fleet.vram import GpuMemory
 from tidegate.runtime.workers import messages
 from tidegate.runtime.workers.framing import Deframer
 from tidegate.scheduling.allowance import Answer, Ask, Standing
@@ -89,6 +97,8 @@ def without_reckonings(view: EndpointView) -> EndpointView:
 def test_a_welcome_makes_an_equal_fleet() -> None:
     fleet = fleet_of(pool(A, B))
     fleet.apply(LoadReported(A, EngineReport(3.0, 1.0, 0.5, None, None, math.inf)), 1.0)
+    for free in (8 << 30, 1 << 28):
+        fleet.apply(GpuMemoryReported(A, GpuMemory(80 << 30, free, 9.0)), 1.5)
     for _ in range(3):
         fleet.apply(ScrapeFailed(B, unreachable=True, reason="refused"), 2.0)
     for number in range(5):
@@ -107,6 +117,7 @@ def test_a_welcome_makes_an_equal_fleet() -> None:
     assert replica.pools == fleet.pools
     assert list(replica.ledger) == list(fleet.ledger)
     assert seen(replica, B, 3.0).ejected
+    assert seen(replica, A, 3.0).vram_room_tokens == 2048
     assert replica.expected_output("default", None) == fleet.expected_output("default", None)
     with pytest.raises(ValueError, match="empty"):
         replica.restore(arrived.fleet, 3.0)

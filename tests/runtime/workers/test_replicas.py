@@ -6,9 +6,19 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fleet.test_any_events import ADDRESSES, EVENTS, NAMES, TOKENS
+from tests.fleet.test_any_events import ADDRESSES, ENDINGS, EVENTS, NAMES, TOKENS
 from tests.runtime.workers.plane import FakeSeat, Plane
-from tidegate.fleet.events import FleetEvent, LoadReported, RequestEnded, RequestReserved, ScrapeStarted
+from tidegate.fleet.breaker import BreakerRules, Circuit
+from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
+from tidegate.fleet.events import (
+    FleetEvent,
+    LoadReported,
+    PoolsDeclared,
+    RequestEnded,
+    RequestReserved,
+    ScrapeStarted,
+)
+from tidegate.fleet.evidence import Ending
 from tidegate.fleet.gpu import Pace
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
@@ -24,7 +34,7 @@ STEPS = st.lists(
         st.tuples(st.just("decides"), WHO, NAMES, ADDRESSES, TOKENS),
         st.tuples(st.just("delivers"), WHO),
         st.tuples(st.just("abandons"), WHO),
-        st.tuples(st.just("ends"), st.integers(0, 20), st.none() | TOKENS),
+        st.tuples(st.just("ends"), st.integers(0, 20), st.none() | TOKENS, ENDINGS),
         st.tuples(st.just("to main"), WHO, st.integers(1, 5)),
         st.tuples(st.just("to worker"), WHO, st.integers(1, 5)),
         st.tuples(st.just("dies"), WHO),
@@ -89,9 +99,9 @@ class World:
         if self.workers[who].open:
             self.workers[who].abandoned(self.workers[who].open.pop(0))
 
-    def _ends(self, which: int, tokens: int | None) -> None:
+    def _ends(self, which: int, tokens: int | None, ending: Ending | None = None) -> None:
         if self.made:
-            self.plane.apply(RequestEnded(self.made[which % len(self.made)], tokens))
+            self.plane.apply(RequestEnded(self.made[which % len(self.made)], tokens, ending=ending))
 
     def _to_main(self, who: int, count: int) -> None:
         worker = self.workers[who]
@@ -189,3 +199,30 @@ async def test_what_a_dead_worker_had_not_delivered_is_released_everywhere() -> 
     (left,) = held(world.plane.fleet)
     assert left.id == "0-0", "the delivered one"
     assert held(world.workers[0].fleet) == held(world.workers[1].fleet) == {left}
+
+
+async def test_breakers_agree_wherever_requests_were_decided() -> None:
+    world = World()
+    address, pool = "10.0.0.1:8000", "one"
+    members = (EndpointSpec(address), EndpointSpec("10.0.0.2:8000"))
+    world.step("happens", PoolsDeclared((PoolSpec(pool, "vllm", ("*",), members, breaker=BreakerRules()),)))
+    world.quiet()
+
+    def circuits() -> list[Circuit]:
+        world.quiet()
+        fleets = [world.plane.fleet, *(worker.fleet for worker in world.workers)]
+        return [fleet.view(pool, world.plane.now).endpoints[0].circuit for fleet in fleets]
+
+    world.step("decides", 0, pool, address, 100)
+    world.step("ends", 0, None, Ending.ENGINE_DEAD)
+    assert circuits() == [Circuit.OPEN] * 3
+    world.step("waits", 20.0)
+    assert circuits() == [Circuit.HALF_OPEN] * 3
+    # Both try it before either has heard of the other.
+    world.step("decides", 0, pool, address, 100)
+    world.step("decides", 1, pool, address, 100)
+    assert circuits() == [Circuit.TRYING] * 3
+    world.step("ends", 1, None, Ending.SERVED)
+    assert circuits() == [Circuit.TRYING] * 3
+    world.step("ends", 2, None, Ending.SERVED)
+    assert circuits() == [Circuit.CLOSED] * 3

@@ -17,6 +17,7 @@ from tidegate.fleet.events import (
     LoadReported,
     PoolsDeclared,
     RequestEnded,
+    RequestQuarantined,
     RequestReserved,
     ScrapeFailed,
     ScrapeStarted,
@@ -173,6 +174,13 @@ class Passed(Message, frozen=True, tag=True):
     event: TimePassed
 
 
+class Quarantined(Message, frozen=True, tag=True):
+    """See ``Declared``."""
+
+    now: float
+    event: RequestQuarantined
+
+
 Fact = (
     Declared
     | Scraping
@@ -186,6 +194,7 @@ Fact = (
     | Judged
     | HasMemory
     | Passed
+    | Quarantined
 )
 ToWorker = Welcome | Prepare | Decide | Taught | Stop | Answered | Fact
 
@@ -202,6 +211,7 @@ _FACTS: Final = {
     EvidenceReported: Judged,
     GpuMemoryReported: HasMemory,
     TimePassed: Passed,
+    RequestQuarantined: Quarantined,
 }
 
 

@@ -58,6 +58,14 @@ def uses_prefix(picker: PickerContract) -> bool:
     return bool(getattr(picker, "uses_prefix", False))
 
 
+def by_turns(picker: PickerContract) -> bool:
+    """Return whether ``picker`` heeds neither weights nor speeds; a class that does not says ``by_turns = True``.
+
+    Endpoints that are to get less than their share are then candidates only when it is their turn.
+    """
+    return bool(getattr(picker, "by_turns", False))
+
+
 @cache
 def names() -> tuple[str, ...]:
     """Return the names of all policies, sorted."""

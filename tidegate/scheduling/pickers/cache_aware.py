@@ -20,6 +20,7 @@ BALANCE_REL_THRESHOLD = 1.5
 class Picker:
     """Ranks by cached tokens or by requests in flight, whichever the thresholds say, then by the other."""
 
+    by_turns = True
     uses_prefix = True
 
     def rank(self, request: InferenceRequest, candidates: Sequence[EndpointView], rng: Rng) -> Sequence[EndpointView]:

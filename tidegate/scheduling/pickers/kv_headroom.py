@@ -14,6 +14,8 @@ from tidegate.scheduling.rng import Rng, shuffled
 class Picker:
     """Ranks by free tokens of KV cache, cached ones of this prompt included, then by tokens / weight."""
 
+    by_turns = True
+
     def rank(
         self,
         request: InferenceRequest,  # noqa: ARG002

@@ -10,6 +10,8 @@ from tidegate.scheduling.rng import Rng, shuffled
 class Picker:
     """Ranks at random."""
 
+    by_turns = True
+
     def rank(
         self,
         request: InferenceRequest,  # noqa: ARG002

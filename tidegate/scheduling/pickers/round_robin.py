@@ -13,6 +13,8 @@ from tidegate.scheduling.shortlist import CANDIDATES
 class Picker:
     """Goes on behind the endpoint that was named last, also when members come and go."""
 
+    by_turns = True
+
     def __init__(self) -> None:
         self._last = ""
         self._members: Sequence[EndpointSpec] = ()

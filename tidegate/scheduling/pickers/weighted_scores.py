@@ -17,6 +17,8 @@ WEIGHTS: Mapping[str, float] = {"queue": 2.0, "kv_usage": 2.0, "prefix": 3.0}
 class Picker:
     """Ranks by the sum of weight * score, the highest first, then at random."""
 
+    by_turns = True
+
     def __init__(self) -> None:
         self.weights = WEIGHTS
 

@@ -1,0 +1,129 @@
+"""An engine that fails as a request says it should, down to the bytes on the connection, in a thread of its own."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.ports import free_port
+
+DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+BUSY = "The engine is currently busy and cannot accept new requests."
+ANSWERS = {
+    "served": (200, "{}"),
+    "bad_request": (400, "no"),
+    "too_long": (413, "no"),
+    "too_many": (429, "no"),
+    "failed": (500, "no"),
+    "dead": (500, DEAD),
+    "full_memory": (500, "CUDA out of memory. Tried to allocate 2.00 GiB"),
+    "not_supported": (501, "no"),
+    "bad_gateway": (502, "no"),
+    "busy": (503, BUSY),
+    "unavailable": (503, "no"),
+}
+STREAMS: dict[str, list[Any]] = {
+    "stream": ["one", "[DONE]"],
+    "error_in_stream": ["one", {"error": {"message": "it broke", "code": 500}}, "[DONE]"],
+    "dead_in_stream": ["one", {"error": {"message": DEAD, "code": 500}}, "[DONE]"],
+    "busy_in_stream": [{"error": {"message": BUSY, "code": 503}}],
+    "bad_request_in_stream": [{"error": {"message": "no", "code": 400}}],
+    "quoted": [{"text": '{"error": {"message": "out of memory"}}\nevent: error'}, "[DONE]"],
+    "cut_off": ["one"],
+    "stands_still": ["one"],
+}
+
+
+@dataclass
+class FailingEngine:
+    """Does what a request asks for in ``user``, a word of the above.
+
+    Attributes:
+        port: where it listens.
+        seen: how often it was asked for each word.
+        pause: seconds that it takes to answer.
+        order: the ports of all engines in the order in which they were asked.
+    """
+
+    port: int
+    seen: Counter[str] = field(default_factory=Counter)
+    pause: float = 0.0
+    order: list[int] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
+            while True:
+                headers = (await reader.readuntil(b"\r\n\r\n")).lower()
+                length = int(headers.partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
+                body = json.loads(await reader.readexactly(length) or b"{}")
+                word = body.get("user", "served")
+                self.seen[word] += 1
+                self.order.append(self.port)
+                await asyncio.sleep(self.pause)
+                if not await self._answer(word, writer):
+                    break
+        writer.close()
+
+    async def _answer(self, word: str, writer: asyncio.StreamWriter) -> bool:
+        """Answer; return whether the connection lives on."""
+        if word == "reset":
+            connection = writer.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+            return False
+        if word == "silent":
+            await asyncio.sleep(60)
+            return False
+        if word in ANSWERS:
+            status, text = ANSWERS[word]
+            body = text if status == 200 else json.dumps({"error": {"message": text, "code": status}})
+            head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+            writer.write((head + body).encode())
+            return True
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        for event in STREAMS[word]:
+            data = f"data: {event if event == '[DONE]' else json.dumps(event)}\n\n".encode()
+            writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+            await writer.drain()
+            await asyncio.sleep(0.02)
+        if word == "stands_still":
+            await asyncio.sleep(60)
+        if word in ("cut_off", "stands_still"):
+            return False
+        writer.write(b"0\r\n\r\n")
+        return True
+
+
+@contextlib.contextmanager
+def failing_engines(count: int) -> Iterator[list[FailingEngine]]:
+    """Run ``count`` of them."""
+    order: list[int] = []
+    engines = [FailingEngine(free_port(), order=order) for _ in range(count)]
+    loop, started, over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            for engine in engines:
+                server = await asyncio.start_server(engine.serve, "127.0.0.1", engine.port)
+                stack.callback(server.close)
+            started.set()
+            await over.wait()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.sleep(0)
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    try:
+        assert started.wait(10)
+        yield engines
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(10)
+        loop.close()
