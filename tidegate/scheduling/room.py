@@ -1,6 +1,7 @@
 """Room for one more request: what an endpoint must have, where a pool's requests can wait for it.
 
-An engine has room where its batch takes one more request and its KV cache the tokens. How large these are is
+An engine has room where its batch takes one more request and its KV cache the tokens, and its VRAM where that is what
+bounds it. How large these are is
 
 - declared (``max_running``), or reported (the KV cache), and then remembered: an engine that is silent has not become
   smaller, nor larger;
@@ -13,6 +14,7 @@ Of an endpoint of which none of this is known nobody can say that it is full. It
 without a queue: unknown is not zero. A pool of such endpoints alone has no queue.
 """
 
+import math
 from collections.abc import Sequence
 
 from tidegate.fleet.health import Reachability
@@ -108,39 +110,54 @@ class Room:
         """Return the candidates that have room for ``request``."""
         needed = request.prompt.tokens + (request.output_tokens or 0)
         share, default, limits, ramp = self.share, self.max_running, self._limits, self._ramp
-        kept, known = [], False
+        kept: list[EndpointView] = []
+        empty: list[EndpointView] = []
+        known = False
         for endpoint in candidates:
             most: float | None = endpoint.max_running
-            capacity = endpoint.kv_capacity_tokens
+            capacity, vram, requests = endpoint.kv_capacity_tokens, endpoint.vram_room_tokens, endpoint.requests
             if capacity is None:
                 capacity = self._kv.get(endpoint.address)
             if most is None and (most := default) is None and limits:
                 most = limits.get(endpoint.address)
-            if most is None and capacity is None:
+            if most is None and capacity is None and vram is None:
                 kept.append(endpoint)
                 continue
             known = True
-            requests = endpoint.requests
-            # An empty one takes whatever comes: what does not fit there fits nowhere, and its engine says so.
-            if requests > 0:
-                if endpoint.backlog * endpoint.pace.prefill_seconds > PREFILL_SECONDS:
-                    continue
-                if most is not None and requests >= most * share:
-                    continue
-                if capacity is not None:
-                    usage, least = endpoint.kv_usage, needed - endpoint.cached_tokens
-                    usable = capacity * share
-                    if usable - endpoint.tokens < least or (usage is not None and usable - usage * capacity < least):
-                        continue
-                if ramp and endpoint.inflight_requests >= ramp.get(endpoint.address, endpoint.inflight_requests + 1):
-                    continue
+            if most is not None and requests >= most * share:
+                continue
+            if requests and endpoint.backlog * endpoint.pace.prefill_seconds > PREFILL_SECONDS:
+                continue
+            least = needed - endpoint.cached_tokens
+            free = math.inf if vram is None else vram
+            if capacity is not None:
+                used = (
+                    endpoint.tokens if endpoint.kv_usage is None else max(endpoint.tokens, endpoint.kv_usage * capacity)
+                )
+                free = min(free, capacity * share - used)
+            if free < least:
+                if not requests:
+                    empty.append(endpoint)
+                continue
+            if ramp and endpoint.inflight_requests >= ramp.get(endpoint.address, endpoint.inflight_requests + 1):
+                continue
             kept.append(endpoint)
         if not kept:
-            return kept
-        if kept[0].reachability is Reachability.UNREACHABLE and (known or self._kv or limits):
+            kept = self._largest(empty, candidates) if empty else kept
+        if kept and kept[0].reachability is Reachability.UNREACHABLE and (known or self._kv or limits):
             # Nobody better was there: those that cannot be reached have no room either.
             return find("reachable").keep(request, kept)
         return kept
+
+    def _largest(self, empty: Sequence[EndpointView], candidates: Sequence[EndpointView]) -> list[EndpointView]:
+        """Return those of ``empty`` for which nothing larger is there: what does not fit there fits nowhere."""
+
+        def size(endpoint: EndpointView) -> float:
+            capacity = endpoint.kv_capacity_tokens
+            return capacity if capacity is not None else self._kv.get(endpoint.address, 0.0)
+
+        most = max(size(endpoint) for endpoint in candidates)
+        return [endpoint for endpoint in empty if size(endpoint) >= most]
 
     def learn(self, endpoints: Sequence[EndpointView], now: float) -> None:
         """Learn from how the pool's ``endpoints``, all of them, are at ``now`` (seconds); often and after changes."""
@@ -175,8 +192,3 @@ class Room:
         """Return how many requests ``endpoint`` takes into its batch, declared or learned; ``None`` is unknown."""
         declared = self.max_running if endpoint.max_running is None else endpoint.max_running
         return self._limits.get(endpoint.address) if declared is None else declared
-
-    @property
-    def ramping(self) -> bool:
-        """Whether some endpoint came back lately: room grows then without anything that happens."""
-        return bool(self._ramp)
