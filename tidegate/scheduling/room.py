@@ -14,7 +14,6 @@ Of an endpoint of which none of this is known nobody can say that it is full. It
 without a queue: unknown is not zero. A pool of such endpoints alone has no queue.
 """
 
-import math
 from collections.abc import Sequence
 
 from tidegate.fleet.health import Reachability
@@ -82,6 +81,11 @@ class _Batch:
             self.size = None
 
 
+def _prefills(endpoint: EndpointView) -> bool:
+    """Return whether an endpoint has enough to prefill already."""
+    return endpoint.backlog * endpoint.pace.prefill_seconds > PREFILL_SECONDS
+
+
 class Room:
     """Which endpoints of one pool have room.
 
@@ -110,44 +114,49 @@ class Room:
         """Return the candidates that have room for ``request``."""
         needed = request.prompt.tokens + (request.output_tokens or 0)
         share, default, limits, ramp = self.share, self.max_running, self._limits, self._ramp
+        bounded = default is not None or bool(limits)
         kept: list[EndpointView] = []
         empty: list[EndpointView] = []
-        known = False
         for endpoint in candidates:
             most: float | None = endpoint.max_running
-            capacity, vram, requests = endpoint.kv_capacity_tokens, endpoint.vram_room_tokens, endpoint.requests
+            capacity, vram = endpoint.kv_capacity_tokens, endpoint.vram_room_tokens
+            if most is None and bounded:
+                most = limits.get(endpoint.address) if default is None else default
             if capacity is None:
                 capacity = self._kv.get(endpoint.address)
-            if most is None and (most := default) is None and limits:
-                most = limits.get(endpoint.address)
-            if most is None and capacity is None and vram is None:
-                kept.append(endpoint)
+                if capacity is None and most is None and vram is None:
+                    kept.append(endpoint)
+                    continue
+            if most is not None and endpoint.requests >= most * share:
                 continue
-            known = True
-            if most is not None and requests >= most * share:
+            if endpoint.backlog and endpoint.requests and _prefills(endpoint):
                 continue
-            if requests and endpoint.backlog * endpoint.pace.prefill_seconds > PREFILL_SECONDS:
-                continue
-            least = needed - endpoint.cached_tokens
-            free = math.inf if vram is None else vram
-            if capacity is not None:
-                used = (
-                    endpoint.tokens if endpoint.kv_usage is None else max(endpoint.tokens, endpoint.kv_usage * capacity)
-                )
-                free = min(free, capacity * share - used)
-            if free < least:
-                if not requests:
-                    empty.append(endpoint)
-                continue
+            if capacity is not None or vram is not None:
+                usage, least = endpoint.kv_usage, needed - endpoint.cached_tokens
+                if (
+                    capacity is not None
+                    and (
+                        capacity * share - endpoint.tokens < least
+                        or (usage is not None and capacity * (share - usage) < least)
+                    )
+                ) or (vram is not None and vram < least):
+                    if not endpoint.requests:
+                        empty.append(endpoint)
+                    continue
             if ramp and endpoint.inflight_requests >= ramp.get(endpoint.address, endpoint.inflight_requests + 1):
                 continue
             kept.append(endpoint)
         if not kept:
             kept = self._largest(empty, candidates) if empty else kept
-        if kept and kept[0].reachability is Reachability.UNREACHABLE and (known or self._kv or limits):
+        if kept and kept[0].reachability is Reachability.UNREACHABLE and self._knows(candidates):
             # Nobody better was there: those that cannot be reached have no room either.
             return find("reachable").keep(request, kept)
         return kept
+
+    def _knows(self, candidates: Sequence[EndpointView]) -> bool:
+        """Return whether it is known of anybody how large it is."""
+        declared = any(one.max_running or one.kv_capacity_tokens or one.vram_room_tokens for one in candidates)
+        return declared or bool(self.max_running or self._kv or self._limits)
 
     def _largest(self, empty: Sequence[EndpointView], candidates: Sequence[EndpointView]) -> list[EndpointView]:
         """Return those of ``empty`` for which nothing larger is there: what does not fit there fits nowhere."""
