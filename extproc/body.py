@@ -197,6 +197,19 @@ def model_or_none(value: Any) -> str:
     return "" if value is None else model_name(value)
 
 
+def required_text(param: str, value: Any) -> str:
+    """Return a field that must be there and be a text.
+
+    Raises:
+        ApiError: it is absent, null, or something else.
+    """
+    if value is None:
+        raise missing(param)
+    if not isinstance(value, str):
+        raise wrong_type(param, "a string")
+    return value
+
+
 def whole_number(param: str, value: Any) -> int | None:
     """Return a field that counts something, 1 or more; ``None`` when it is absent or null.
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 
-from extproc.body import ParsedBody, model_or_none, read
-from extproc.errors import missing, wrong_type
+from extproc.body import ParsedBody, model_or_none, read, required_text
 from extproc.usage import Usage
 
 METHOD = "POST"
@@ -31,13 +30,10 @@ def parse(body: bytes) -> ParsedBody:
 
 def _understand(fields: _Fields) -> ParsedBody:
     model = model_or_none(fields.model)
-    if fields.input is None:
-        raise missing("input")
-    if not isinstance(fields.input, str):
-        raise wrong_type("input", "a string")
+    text = required_text("input", fields.input)
     instructed = isinstance(fields.instructions, str)
     return ParsedBody(
         model=model,
-        texts=(fields.input, fields.instructions) if instructed else (fields.input,),
+        texts=(text, fields.instructions) if instructed else (text,),
         stream=fields.stream_format == "sse",
     )

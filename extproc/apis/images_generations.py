@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 
-from extproc.body import ParsedBody, choice_count, model_or_none, read, truth
-from extproc.errors import missing, wrong_type
+from extproc.body import ParsedBody, choice_count, model_or_none, read, required_text, truth
 from extproc.usage import Usage
 
 METHOD = "POST"
@@ -34,13 +33,9 @@ def parse(body: bytes) -> ParsedBody:
 
 def _understand(fields: _Fields) -> ParsedBody:
     model = model_or_none(fields.model)
-    if fields.prompt is None:
-        raise missing("prompt")
-    if not isinstance(fields.prompt, str):
-        raise wrong_type("prompt", "a string")
     return ParsedBody(
         model=model,
-        texts=(fields.prompt,),
+        texts=(required_text("prompt", fields.prompt),),
         max_output_tokens=TOKENS_PER_IMAGE,
         choices=choice_count(n=fields.n),
         stream=truth(fields.stream),

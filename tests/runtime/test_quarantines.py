@@ -12,6 +12,7 @@ from tests.telemetry.entries import DECISION, entry
 from tidegate.config import Config
 from tidegate.fleet.events import FleetEvent, PoolsDeclared, RequestEnded, RequestQuarantined, RequestReserved
 from tidegate.fleet.evidence import Ending
+from tidegate.fleet.state import Fleet
 from tidegate.runtime.part import Surroundings
 from tidegate.runtime.quarantines import Quarantines
 from tidegate.scheduling.dispatch import Decision, Refusal, RefusalReason
@@ -135,3 +136,12 @@ def test_what_is_held_is_refused_and_all_else_is_served() -> None:
     served = decides.decide(held, 60.0)
     assert isinstance(served, Decision)
     assert served.reservation.fingerprint == 7
+
+
+def test_another_process_learns_of_it_with_all_else() -> None:
+    fleet, _ = dispatcher("random", A, B, rng=Draws([0.5]))
+    fleet.apply(RequestQuarantined(7, 60.0), 0.0)
+    other = Fleet(45.0)
+    other.restore(fleet.image(), 10.0)
+    assert other.quarantine.holds(7, 59.9)
+    assert not other.quarantine.holds(7, 60.0)

@@ -18,6 +18,7 @@ from tidegate.scheduling.request import InferenceRequest
 from tidegate.telemetry.record import RequestRecord, parse
 from tidegate.tokens.count import CountSource, TokenCount
 
+ANY = {"requests_per_minute": 10, "tokens_per_day": 100}
 NOON = 1_700_000_000.0
 ALICE, BOB = "sk-alice", "sk-bob"
 SECTIONS: dict[str, Any] = {
@@ -297,3 +298,13 @@ def test_no_number_of_wrong_keys_makes_a_series() -> None:
     for number in range(1000):
         refused(made, **{"x-api-key": f"sk-{number}"})
     assert len(made.metrics().splitlines()) == before
+
+
+def test_of_more_limits_than_are_exported_it_is_said_how_many_are_not() -> None:
+    keys = [{"name": f"k{n}", "tenant": "alice", "hash": f"sha256:{n:064x}", "limits": {**ANY}} for n in range(3000)]
+    made = Made(keys=keys)
+    page = made.metrics()
+    assert page.count("\ntidegate_limit_left{") == 5000
+    assert "\ntidegate_limits_left_out 1004.0\n" in page
+    assert len(made.left("key:k2999")) == 2
+    assert "\ntidegate_limits_left_out 0.0\n" in Made().metrics()

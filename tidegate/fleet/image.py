@@ -54,8 +54,10 @@ class FleetImage:
         pools: in the order of their declaration.
         members: the endpoints.
         reservations: the live ones, those whose lease runs out first going first.
+        quarantined: the fingerprints of requests that nobody is given, and until when.
     """
 
     pools: tuple[PoolImage, ...]
     members: tuple[MemberImage, ...]
     reservations: tuple[Reservation, ...]
+    quarantined: tuple[tuple[int, float], ...] = ()

@@ -6,6 +6,7 @@ is very likely the reason, and one that is served is not.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Final
 
 from tidegate.fleet.evidence import Ending
@@ -79,6 +80,10 @@ class Quarantine:
     def held(self, now: float) -> int:
         """Return how many are held at ``now``."""
         return sum(now < until for until in self._until.values())
+
+    def __iter__(self) -> Iterator[tuple[int, float]]:
+        """Return those that may be held, with the time until which they are."""
+        return iter(self._until.items())
 
     def __bool__(self) -> bool:
         """Return whether there may be any."""

@@ -71,6 +71,7 @@ class Fleet(Known):
             tuple(pool.image() for pool in self._pools.values()),
             tuple(member.image() for member in self._endpoints.values()),
             tuple(self.ledger),
+            tuple(self.quarantine),
         )
 
     def restore(self, image: FleetImage, now: float) -> None:
@@ -84,6 +85,8 @@ class Fleet(Known):
         self.apply(PoolsDeclared(tuple(pool.spec for pool in image.pools)), now)
         for known in image.members:
             self._endpoints[known.address].restore(known)
+        for fingerprint, until in image.quarantined:
+            self.quarantine.hold(fingerprint, until)
         for pool in image.pools:
             self._pools[pool.spec.name].restore(pool)
         for reservation in sorted(image.reservations, key=lambda one: one.reserved_at):

@@ -5,6 +5,7 @@ Its labels are names out of the configuration alone: whatever a client sends mak
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
@@ -13,6 +14,9 @@ from prometheus_client.registry import Collector
 from tidegate.scheduling.budget import Left
 from tidegate.telemetry.families import FastCounter
 from tidegate.telemetry.status import JsonObject
+
+MAX_LIMITS: Final = 5000
+"""Limits of which it is exported what is left; ``/tenants`` has them all."""
 
 Budget = Mapping[str, Sequence[Left]]
 """What is left of each limit, by scope."""
@@ -79,7 +83,10 @@ class TenantFigures:
 
 
 class _Budgets(Collector):
-    """What is left, labelled ``scope`` (a tenant, a key, a tenant's use of a model) and ``limit``."""
+    """What is left, labelled ``scope`` (a tenant, a key, a tenant's use of a model) and ``limit``.
+
+    Limits are those of the configuration, which a client cannot add to; still, thousands of keys would be too many.
+    """
 
     def __init__(self, left: Callable[[], Budget]) -> None:
         self._left = left
@@ -90,12 +97,17 @@ class _Budgets(Collector):
         labels = ("scope", "limit")
         left = GaugeMetricFamily("tidegate_limit_left", "What may be used now.", labels=labels)
         amount = GaugeMetricFamily("tidegate_limit", "What may be used at once at the most.", labels=labels)
-        for scope, limits in budget.items():
-            for one in limits:
-                left.add_metric((scope, one.limit.name), one.amount)
-                amount.add_metric((scope, one.limit.name), one.limit.capacity)
+        every = [(scope, one) for scope, limits in budget.items() for one in limits]
+        for scope, one in every[:MAX_LIMITS]:
+            left.add_metric((scope, one.limit.name), one.amount)
+            amount.add_metric((scope, one.limit.name), one.limit.capacity)
         yield left
         yield amount
+        yield GaugeMetricFamily(
+            "tidegate_limits_left_out",
+            f"Limits that are in no series, of which there are {MAX_LIMITS} at most: the last of the configuration.",
+            value=max(0, len(every) - MAX_LIMITS),
+        )
 
 
 def describe(scope: str, limits: Sequence[Left]) -> JsonObject:

@@ -64,6 +64,9 @@ class Counter:
         task.add_done_callback(lambda _: self._waiting.pop(request_id, None))
 
     def _give_back(self, request_id: str) -> None:
-        if task := self._waiting.get(request_id):
-            task.cancel()
-        self._till.withdraw(request_id)
+        if (task := self._waiting.get(request_id)) is None:
+            self._till.withdraw(request_id)
+            return
+        # Not before it has ended: until then it may take.
+        task.cancel()
+        task.add_done_callback(lambda _: self._till.withdraw(request_id))
