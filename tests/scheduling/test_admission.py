@@ -15,6 +15,7 @@ from tidegate.scheduling.line import Asker, Over, Place, QueueSettings, Turnaway
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.queue import Bounds
 from tidegate.scheduling.request import InferenceRequest
+from tidegate.scheduling.saturation import Objective, saturation
 
 _ids = itertools.count()
 
@@ -122,6 +123,21 @@ def test_batch_work_leaves_a_share_of_every_endpoint_to_the_others() -> None:
     assert sum(isinstance(one, Decision) for one in outcomes) == 16
     assert sum(isinstance(pool.ask(), Place) for _ in range(4)) == 0, "interactive requests go before those that wait"
     assert isinstance(pool.ask(), Place)
+
+
+def test_batch_work_waits_while_first_tokens_are_about_to_come_too_late() -> None:
+    fleet = Pool((A, B)).fleet
+    alone = saturation(fleet.view("default", 0.0), fleet.mix("default"), Objective(1.0)).ttft
+    assert alone is not None
+    pool = Pool((A, B), most=100, settings=QueueSettings(ttft_seconds=alone / 0.7))
+    assert isinstance(pool.ask("idle", priority=-1), Decision)
+    assert isinstance(pool.ask("one", prompt=1_000), Decision)
+    assert isinstance(pool.ask("other", 0.2, prompt=1_000), Decision)
+    assert isinstance(pool.ask("both busy", 0.21, prompt=1_000), Decision)
+    assert isinstance(pool.ask("batch", 0.22, priority=-1), Place)
+    assert isinstance(pool.ask("urgent", 0.23), Decision), "others are not kept from going"
+    assert pool.poll(0.24) == []
+    assert pool.poll(1.0) == ["batch"]
 
 
 def test_a_request_whose_time_is_up_is_told_so_and_no_engine_sees_it() -> None:

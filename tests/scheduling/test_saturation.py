@@ -122,7 +122,6 @@ def test_a_pool_without_endpoints_is_as_full_as_its_queue_is_long() -> None:
     assert (empty.kv, empty.batch, empty.ttft, empty.total, empty.endpoints) == (None, None, None, 0.0, 0)
     waited_for = saturation(pool(), MIX, OBJECTIVE, Backlog(20, 20_000))
     assert waited_for.total == 20 / WAITING
-    assert not waited_for.sheds(-1), "all wait for the endpoint that is being started"
 
 
 def test_a_silent_endpoint_is_neither_full_nor_idle() -> None:
@@ -150,11 +149,11 @@ def test_engines_that_never_report_are_not_called_silent() -> None:
     assert saturation(pool(candidate(A)), MIX).silent == 1
 
 
-@pytest.mark.parametrize(("total", "admits", "sheds"), [(0.79, True, False), (0.8, False, False), (1.0, False, True)])
-def test_batch_work_takes_what_is_left_and_the_lowest_is_shed_first(total: float, admits: bool, sheds: bool) -> None:
-    full = figure(kv=total)
-    assert (full.admits_batch(), full.sheds(-1)) == (admits, sheds)
-    assert not full.sheds(0)
+def test_a_pool_is_pressed_that_is_about_to_miss_its_objective_under_load() -> None:
+    assert not figure(kv=1.0, batch=1.0, queue=9.0).is_pressed, "there is none to miss"
+    assert not figure(batch=0.5, ttft=0.79).is_pressed
+    assert figure(batch=0.5, ttft=0.8).is_pressed
+    assert not figure(batch=0.0, ttft=2.0).is_pressed, "its prompts take so long when nothing else is there"
 
 
 @given(candidates(), st.floats(1, 1e6), st.floats(1, 1e5), st.integers(0, 10**6), st.integers(0, 10**9))

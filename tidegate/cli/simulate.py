@@ -215,10 +215,10 @@ def command(
         conditions = Conditions(scrape_interval, scrape_delay, faults=faults)
         slo = SLO(slo_ttft, slo_tpot)
         chosen = names or policies()
-        if asks_size:
-            _print_sizes(spec, workload, chosen, conditions, slo, target, most, seeds[0], as_json)
-            return
         queue = None if max_wait is None else QueueSettings(max_wait_seconds=max_wait)
+        if asks_size:
+            _print_sizes(spec, workload, chosen, queue, conditions, slo, target, most, seeds[0], as_json)
+            return
         runs = _run(spec, workload, chosen, lanes, queue, seeds, conditions, slo, warmup, folder)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
@@ -291,6 +291,7 @@ def _print_sizes(
     spec: FleetSpec,
     workload: Workload,
     names: tuple[str, ...],
+    queue: QueueSettings | None,
     conditions: Conditions,
     slo: SLO,
     target: float,
@@ -313,6 +314,7 @@ def _print_sizes(
                 slo=slo,
                 target=target,
                 most=most,
+                queue=queue,
                 seed=seed,
                 conditions=conditions,
                 progress=tell,

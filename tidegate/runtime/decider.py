@@ -6,6 +6,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -128,7 +129,11 @@ def _queues(config: Config) -> dict[str, QueueSettings]:
     tiers = {tier.name: tier.weight for tier in config.tiers}
     weights = {tenant.name: tiers.get(tenant.tier or "", 1.0) for tenant in config.tenants}
     workers = config.control.workers
-    return {pool.name: pool.queue.settings(weights, workers) for pool in config.pools if pool.queue.enabled}
+    return {
+        pool.name: replace(pool.queue.settings(weights, workers), ttft_seconds=pool.objective.ttft_seconds)
+        for pool in config.pools
+        if pool.queue.enabled
+    }
 
 
 def _sessions(said: Session) -> SessionKeys:

@@ -2,7 +2,8 @@
 
 A request whose pool has room goes at once. One that finds none waits, and goes in its turn (``queue``) as room comes
 about: when a request ends, an engine reports, an endpoint appears or comes back. Requests of a priority below zero are
-batch work, which takes what the others leave: it waits behind all of them, and fills only a share of an endpoint.
+batch work, which takes what the others leave: it waits behind all of them, fills only a share of an endpoint, and stays
+where it is while first tokens are about to come too late (``saturation``).
 
 What a client is told is computed from what is ahead of its request and from the rate at which the queue is emptied
 (``wait``). A request that would wait for longer than it may is turned away when it comes, and not when its time is up.
@@ -31,6 +32,7 @@ from tidegate.scheduling.line import (
 from tidegate.scheduling.queue import Waiting
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.room import Room
+from tidegate.scheduling.saturation import Objective, Saturations
 
 LEARN_SECONDS = 0.25
 """How often, at the most, the whole pool is looked at for how large its endpoints are."""
@@ -47,6 +49,8 @@ class Admission:
         self._places: dict[str, Place] = {}
         self._over: list[Over] = []
         self._left_over: list[Place] = []
+        # What waits here does not count: it is what is to be decided on.
+        self._saturations = Saturations(fleet)
 
     def __len__(self) -> int:
         """Return how many requests wait."""
@@ -69,6 +73,7 @@ class Admission:
             else:
                 known.configure(settings)
                 known.learned_at = now - LEARN_SECONDS
+        self._saturations.configure({pool: Objective(settings.ttft_seconds) for pool, settings in queues.items()})
         return {pool: line.room for pool, line in self._lines.items()}
 
     def ask(
@@ -193,6 +198,8 @@ class Admission:
         room, queue = line.room, line.queue
         while (first := queue.next(now)) is not None:
             place = self._places[first.id]
+            if first.priority < BATCH_BELOW and self._is_pressed(line, now):
+                return
             room.share = line.settings.batch_share if first.priority < BATCH_BELOW else 1.0
             try:
                 outcome = self._dispatcher.decide(place.request, now, in_turn=True)
@@ -204,6 +211,12 @@ class Admission:
             line.let_go(first, now)
             del self._places[first.id]
             self._over.append(Over(place, outcome))
+
+    def _is_pressed(self, line: Line, now: float) -> bool:
+        """Return whether interactive requests need all that there is, if they are to begin in time."""
+        if line.settings.ttft_seconds is None or line.pool not in self._fleet.pools:
+            return False
+        return self._saturations.of(line.pool, now).is_pressed
 
     def _expire(self, line: Line, now: float) -> None:
         for waiting in line.queue.expire(now):

@@ -32,6 +32,7 @@ class QueueSettings:
         batch_share: what batch work may fill of an endpoint's batch and KV cache, 0 to 1.
         max_running: the most requests in the batch of an endpoint that does not say so; ``None`` to learn it.
         weights: the tenants' shares by name; 1 for those not named.
+        ttft_seconds: what the time to the first token is meant to be; ``None`` where nobody said.
     """
 
     bounds: Bounds = field(default_factory=Bounds)
@@ -41,6 +42,7 @@ class QueueSettings:
     batch_share: float = 0.9
     max_running: int | None = None
     weights: tuple[tuple[str, float], ...] = ()
+    ttft_seconds: float | None = None
 
 
 class Asker(NamedTuple):

@@ -39,12 +39,9 @@ WAITING = 5.0
 MOST = 100.0
 """No part is larger: a typical prompt that fits nowhere has no time to its first token, and sums need a number."""
 
-BATCH_CEILING = 0.8
-"""Batch work is sent on below this figure: the rest is kept for what interactive requests may need in the next seconds,
-for what is sent cannot be taken back."""
-
-SHED_CEILING = 1.0
-"""Requests of a priority below zero are turned away from here on, as by the Go endpoint picker."""
+PRESSED = 0.8
+"""From this share of its objective on, a pool's time to the first token is about to be too long: what is sent cannot be
+taken back, and what is left is for the next seconds' interactive requests."""
 
 KEPT_SECONDS = 0.1
 """How long a figure is good enough for the next who asks: to work it out takes a look at every endpoint."""
@@ -109,19 +106,13 @@ class Saturation(NamedTuple):
         named = (("kv", self.kv), ("batch", self.batch), ("queue", self.queue), ("ttft", self.ttft))
         return (*((name, part) for name, part in named if part is not None), ("total", self.total))
 
-    def admits_batch(self) -> bool:
-        """Return whether batch work may be sent on now, rather than wait for interactive requests to leave room.
+    @property
+    def is_pressed(self) -> bool:
+        """Whether first tokens are about to come too late, so that batch work had better wait.
 
-        Without an endpoint it waits for one as all others do.
+        Where nothing runs it is the prompts that take so long, and waiting would not help.
         """
-        return self.total < BATCH_CEILING
-
-    def sheds(self, priority: int) -> bool:
-        """Return whether a request of ``priority`` is turned away now rather than have others wait behind it.
-
-        Not where there is no endpoint: all wait for one that is being started, as far as the queue has room.
-        """
-        return priority < 0 and self.endpoints > 0 and self.total >= SHED_CEILING
+        return self.ttft is not None and self.ttft >= PRESSED and bool(self.batch)
 
 
 def saturation(

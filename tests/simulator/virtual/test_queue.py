@@ -73,6 +73,16 @@ def test_no_request_waits_for_longer_than_it_may_and_every_request_ends() -> Non
         assert (one.endpoint == "") == (one.ending in TURNED_AWAY), "what is turned away never reached an engine"
 
 
+def test_how_many_endpoints_are_needed_can_be_asked_of_a_fleet_with_a_queue() -> None:
+    workload = synthetic.make("bursts", 300, 20.0, 1)
+    found = capacity.endpoints_needed(FLEET, workload, "least_tokens", slo=REACHABLE, target=0.9, most=16, queue=SHORT)
+    assert found is not None
+    count, report = found
+    assert report.goodput >= 0.9
+    assert report.waits is not None
+    assert 1 <= count <= 16
+
+
 def test_a_queue_that_is_full_sheds_the_least_urgent_first() -> None:
     settings = QueueSettings(Bounds(requests=20), max_wait_seconds=30.0)
     urgent, _, batch = overloaded("classes", 3.0, settings).classes

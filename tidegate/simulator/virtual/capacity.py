@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tidegate.scheduling.line import QueueSettings
 from tidegate.simulator.profiles import Profile
 from tidegate.simulator.virtual.conditions import Conditions
 from tidegate.simulator.virtual.engine import TooLongError, VirtualEngine
@@ -74,6 +75,7 @@ def endpoints_needed(
     seed: int = 0,
     conditions: Conditions | None = None,
     most: int = MOST_ENDPOINTS,
+    queue: QueueSettings | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> tuple[int, Report] | None:
     """Return the smallest fleet with which a share of ``target`` of the requests meets ``slo``, and how it does.
@@ -90,13 +92,14 @@ def endpoints_needed(
         seed: where the random draws start.
         conditions: how late news is, and what goes wrong.
         most: the largest fleet to try.
+        queue: how requests wait that find no room.
         progress: is told each size tried, and the share of good answers there.
     """
     given = conditions or Conditions()
 
     def tried(count: int) -> Report:
         faults = tuple(fault for fault in given.faults if fault.endpoint < count)
-        report = simulate(spec.resized(count), workload, policy, seed, replace(given, faults=faults), slo)
+        report = simulate(spec.resized(count), workload, policy, seed, replace(given, faults=faults), slo, queue=queue)
         if progress is not None:
             progress(count, report.goodput)
         return report
