@@ -96,6 +96,20 @@ async def test_what_a_dead_replica_held_comes_back_with_its_leases(server: Redis
     assert await one.granted(1) == 0
 
 
+async def test_whoever_hears_of_a_dead_replicas_request_keeps_its_lease(
+    server: RedisServer, stack: AsyncExitStack
+) -> None:
+    async with AsyncExitStack() as dying:
+        (dead,) = await replicas(dying, 1, server.port, in_flight(2), lease=1.0)
+        assert (await dead.take("heard")).exceeded is None
+        assert (await dead.take("silent")).exceeded is None
+    (one,) = await replicas(stack, 1, server.port, in_flight(2), lease=1.0)
+    for _ in range(3):
+        one.allowance.progressed("heard")
+        await asyncio.sleep(0.5)
+    assert await one.granted(2) == 1
+
+
 async def test_no_lease_ends_because_nobody_could_reach_redis(server: RedisServer, stack: AsyncExitStack) -> None:
     (one,) = await replicas(stack, 1, server.port, in_flight(1), lease=1.0)
     assert await one.granted(1) == 1

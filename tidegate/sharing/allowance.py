@@ -160,6 +160,11 @@ class SharedAllowance:
             self._observer.decided_alone()
         return Answer(exceeded, standing([self._share.left(account, now) for account in accounts]))
 
+    def progressed(self, request_id: str) -> None:
+        """Renew the lease of a request that another replica let in, which may be no more; ours are renewed anyway."""
+        if self._scopes and self._share.holds(request_id) is None:
+            self._courier.say(operations.renew([self._names.request(request_id)]))
+
     def settle(self, request_id: str, input_tokens: int | None, output_tokens: int | None) -> Settled | None:
         """Correct what a request took by what it used, in tokens; what is unknown was what was expected.
 
