@@ -8,6 +8,7 @@ import pytest
 from tests.sharing.redis_server import RedisServer
 from tests.sharing.replica import SCOPE, Replica, in_flight, per_day, per_minute, replicas
 from tidegate.scheduling.budget import Unit
+from tidegate.sharing import allowance
 from tidegate.sharing.names import Names
 
 
@@ -182,3 +183,22 @@ async def test_a_request_that_is_cancelled_while_it_asks_holds_nothing(
         one.allowance.release(f"r{turns}")
     await one.until(lambda: server.do("HLEN", "{test}:held") == 0)
     assert await one.granted(2) == 1
+
+
+async def test_more_than_fits_in_one_call_is_told_in_several_at_once(
+    empty: RedisServer, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allowance, "MOST_TOLD", 7)
+    monkeypatch.setattr(allowance, "MOST_RENEWED", 7)
+    limits = {f"tenant:{number}": [per_day(5), in_flight(5)] for number in range(40)}
+    one = await stack.enter_async_context(Replica(empty.port, limits, lease=1.5).running(shared=False))
+    for scope in limits:
+        assert (await one.take(scope=scope)).exceeded is None
+    await one.until(lambda: empty.do("HLEN", "{test}:held") == 40)
+    assert empty.do("HLEN", "{test}:used") == 80
+    await one.until_shared()
+    # Their leases are renewed as well.
+    await asyncio.sleep(2.0)
+    assert empty.do("HLEN", "{test}:held") == 40
+    for scope in limits:
+        await one.until(lambda scope=scope: one.left(scope) == [4, 4])  # type: ignore[misc]
