@@ -194,8 +194,7 @@ async def test_more_than_fits_in_one_call_is_told_in_several_at_once(
     one = await stack.enter_async_context(Replica(empty.port, limits, lease=1.5).running(shared=False))
     for scope in limits:
         assert (await one.take(scope=scope)).exceeded is None
-    await one.until(lambda: empty.do("HLEN", "{test}:held") == 40)
-    assert empty.do("HLEN", "{test}:used") == 80
+    await one.until(lambda: (empty.do("HLEN", "{test}:held"), empty.do("HLEN", "{test}:used")) == (40, 80))
     await one.until_shared()
     # Their leases are renewed as well.
     await asyncio.sleep(2.0)

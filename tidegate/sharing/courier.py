@@ -60,6 +60,7 @@ class Courier:
         self._replica = secrets.token_hex(8)
         self._rng = secrets.SystemRandom()
         self._link: Link | None = None
+        self._calls = self._answered = 0
         self._waiting: deque[Ticket] = deque()
         self._news: deque[Operation] = deque(maxlen=MOST_NEWS)
         self._again: list[Telling] = []
@@ -176,6 +177,7 @@ class Courier:
                 await link.close()
                 raise
             self._link = link
+        self._calls += 1
         not_after = self.now() + self._times.call + LATE_SECONDS if batch.tickets else 0.0
         return await within(
             self._times.call,
@@ -187,6 +189,8 @@ class Courier:
                     f"{not_after:.6f}",
                     f"{self._times.lease:.3f}",
                     operations.encoded(batch.operations()),
+                    str(self._calls),
+                    str(self._answered),
                 )
             ),
         )
@@ -196,7 +200,7 @@ class Courier:
             # Its clock was set, and by now ours is too.
             self._give_up(batch)
             return
-        self._again = []
+        self._again, self._answered = [], self._calls
         first = not self._gathering.epoch
         if self._gathering.heard(reply.epoch, reply.age, reply.replicas, reply.here, self._time()):
             if not first:
@@ -246,9 +250,10 @@ class Courier:
         link, self._link = self._link, None
         batch = Batch()
         batch.news = [*itertools.islice(self._news, MOST_OPERATIONS), operations.LEAVE]
-        arguments = (self._replica, self._gathering.epoch, "-", "0", f"{self._times.lease:.3f}")
+        about = (self._replica, self._gathering.epoch, secrets.token_hex(8), "0", f"{self._times.lease:.3f}")
+        asked = (operations.encoded(batch.operations()), str(self._calls + 1), str(self._answered))
         try:
-            await within(self._times.call, link.call((*arguments, operations.encoded(batch.operations()))))
+            await within(self._times.call, link.call((*about, *asked)))
         except LinkError:
             pass
         finally:
