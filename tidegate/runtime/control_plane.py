@@ -241,6 +241,7 @@ class ControlPlane:
 
     def _request_progressed(self, record: RequestRecord) -> None:
         if record.reservation:
+            self._tenants.progressed(record.reservation)
             self._apply(RequestProgressed(record.reservation))
 
     def _weighed(self) -> tuple[PoolView, ...]:
