@@ -90,11 +90,12 @@ def test_where_all_agents_are_silent_nobody_gets_less() -> None:
     assert {(one.health, one.share) for one in views} == {(STATUSES.DEGRADED, 1.0)}
 
 
-def test_an_agent_that_says_it_does_not_know_is_as_good_as_silent() -> None:
+def test_an_agent_that_cannot_tell_costs_nothing_even_when_it_falls_silent() -> None:
     fleet = eight()
     said(fleet, SOUND, 0.0)
-    said(fleet, Evidence("agent", Verdict.UNKNOWN, ("no_driver",)), 1.0)
-    assert (at(fleet, 1.0).health, at(fleet, 1.0).share) == (STATUSES.DEGRADED, 0.5)
+    said(fleet, Evidence("agent", Verdict.UNKNOWN, ("no_driver",), "", 6.0), 1.0)
+    assert at(fleet, 1.0).health is STATUSES.HEALTHY
+    assert at(fleet, 100.0).health is STATUSES.HEALTHY
 
 
 def test_a_check_that_fails_while_requests_progress_means_busy() -> None:
