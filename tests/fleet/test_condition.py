@@ -211,6 +211,13 @@ def test_when_more_than_half_look_bad_nobody_is_ejected_and_it_is_said() -> None
     assert {one.share for one in fleet.view("default", 2.0).endpoints} == {1.0}
 
 
+def test_one_that_is_alone_is_never_ejected_and_nobody_is_alarmed() -> None:
+    fleet = fleet_of(PoolSpec("default", "vllm", ("*",), (EndpointSpec(A),), health=HealthRules(max_ejected=1.0)))
+    changes = said(fleet, OPEN, 1.0)
+    assert not any(isinstance(change, PoolAlarmed) for change in changes)
+    assert (at(fleet, 1.0).health, at(fleet, 1.0).share) == (STATUSES.DEGRADED, 1.0)
+
+
 def test_of_more_than_may_be_ejected_those_go_that_were_bad_first_and_the_others_get_little() -> None:
     fleet = eight(HealthRules(max_ejected=0.25))
     for second, address in enumerate(EIGHT[:4]):
