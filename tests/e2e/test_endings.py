@@ -35,6 +35,8 @@ def stack(engines: list[FailingEngine], tmp_path_factory: pytest.TempPathFactory
             "endpoints": [{"address": f"127.0.0.1:{free_port()}"}],
         }
     )
+    for pool in config["pools"]:
+        pool["breaker"] = {"enabled": False}  # they fail on purpose
     with up(folder, config) as running:
         yield running
 
