@@ -126,6 +126,8 @@ def test_attempts_that_failed_belong_to_the_end_of_their_request() -> None:
         Attempt("10.0.0.3:8000", Ending.SERVED),
     )
     assert one.ending_at_pick is Ending.BUSY
+    assert one.elsewhere == one.tried[1:]
+    assert other.elsewhere == other.tried[:1]
     assert other.tried == (Attempt("10.0.0.9:1", Ending.UNCONNECTED), Attempt(PICK, Ending.SERVED))
 
 
