@@ -129,6 +129,17 @@ def of_last(entry: HTTPAccessLogEntry, *, begun: bool, failed: bool) -> Attempt 
     return None if ending is None else Attempt(address, ending)
 
 
+def of_status(status: int, *, failed: bool) -> Ending:
+    """Return how a request ended whose answer came to its end, where errors are not read: a 503 may be load.
+
+    Args:
+        status: of the answer.
+        failed: there was an error in it.
+    """
+    ending = _by_status(status, Said.BUSY.value)
+    return Ending.BROKEN_ANSWER if failed and ending is Ending.SERVED else ending
+
+
 def _by_flag(flags: ResponseFlags, *, begun: bool, sent: int) -> Ending | None:
     """Return the ending that ``flags`` tell; ``None`` where they tell only that retries are used up."""
     if flags.downstream_connection_termination or flags.downstream_remote_reset or flags.duration_timeout:
