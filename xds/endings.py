@@ -32,6 +32,8 @@ RETRIED = (Said.ENGINE_DEAD, Said.OUT_OF_MEMORY)
 
 _PROGRAM = """
 local TEXTS = {%(texts)s}
+local LINES = {"event: error", "event: response.failed"}
+local FURTHER = {"\\nevent: error", "\\nevent: response.failed"}
 
 local function said(text)
   text = string.lower(text)
@@ -52,10 +54,20 @@ local function survived(handle)
   return noted and noted["survived"] or 0
 end
 
+local function error_at(text)
+  local at = string.find(text, '{"error"', 1, true)
+  if at and string.find(text, '^{"error"%%s*:%%s*[{"]', at) then return at end
+  for number, line in ipairs(LINES) do
+    if string.sub(text, 1, #line) == line then return 1 end
+    at = string.find(text, FURTHER[number], 1, true)
+    if at then return at end
+  end
+end
+
 local function look_for_errors(handle)
   for chunk in handle:bodyChunks() do
     local text = chunk:getBytes(0, chunk:length())
-    local at = string.find(text, '{"error"', 1, true) or string.find("\\n" .. text, "\\nevent: error", 1, true)
+    local at = error_at(text)
     if at then
       text = string.sub(text, at, at + %(most)d)
       note(handle, "broken", said(text))
@@ -93,7 +105,8 @@ function envoy_on_response(handle)
 end
 """
 """No text of an answer can look like an error: JSON escapes the quotes of ``{"error"``, and the end of a line before
-``event: error``. What was fetched of a message before its body was waited for cannot be used afterwards."""
+``event: error`` (Anthropic, OpenAI's responses). What was fetched of a message before its body was waited for cannot be
+used afterwards."""
 
 
 def program() -> str:

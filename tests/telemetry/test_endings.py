@@ -70,6 +70,7 @@ def attempt(status: int, *flags: str, said: str = "", host: str = PICK, request:
         (ended(200, noted={"broken": "other", "code": ""}), Ending.BROKEN_ANSWER),
         (ended(200, noted={"broken": "engine_dead", "code": "500"}), Ending.ENGINE_DEAD),
         (ended(200, noted={"broken": "busy", "code": "503"}), Ending.BUSY),
+        (ended(200, noted={"broken": "busy", "code": ""}), Ending.BUSY),
         (ended(200, noted={"broken": "other", "code": "400"}), Ending.NEUTRAL),
         (ended(200, noted={"broken": "other", "code": "200"}), Ending.BROKEN_ANSWER),
         (ended(200, answer={"failed": True}), Ending.BROKEN_ANSWER),

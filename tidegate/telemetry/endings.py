@@ -161,8 +161,10 @@ def _by_answer(status: int, noted: Mapping[str, Value], *, failed: bool) -> Endi
         return _by_status(status, noted["said"].string_value if "said" in noted else "")
     if "broken" in noted:
         code = noted["code"].string_value if "code" in noted else ""
-        told = int(code) if code.isascii() and code.isdigit() and len(code) == 3 else 500
-        ending = _by_status(told, noted["broken"].string_value)
+        word = noted["broken"].string_value
+        unsaid = 503 if word == Said.BUSY.value else 500
+        told = int(code) if code.isascii() and code.isdigit() and len(code) == 3 else unsaid
+        ending = _by_status(told, word)
         return Ending.BROKEN_ANSWER if ending in (Ending.SERVER_ERROR, Ending.SERVED) else ending
     return Ending.BROKEN_ANSWER if failed else Ending.SERVED
 
