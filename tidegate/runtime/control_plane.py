@@ -233,6 +233,7 @@ class ControlPlane:
                     cached_tokens=record.usage.cached_tokens,
                     failed=record.failed_by_pick,
                     ending=record.ending_at_pick,
+                    elsewhere=record.elsewhere,
                 )
             )
         # Another decision on it than the one that Envoy followed, if there is one, came to nothing.
