@@ -38,7 +38,13 @@ EVERY_LIMIT: dict[str, float] = {
 NO_LIMIT = dict.fromkeys(EVERY_LIMIT)
 
 EVERY_KEY: dict[str, Any] = {
-    "listener": {"address": "0.0.0.0", "port": 80, "tls": None, "filters": []},
+    "listener": {
+        "address": "0.0.0.0",
+        "port": 80,
+        "max_requests_per_second": 1000,
+        "tls": None,
+        "filters": [],
+    },
     "admin": {"address": "127.0.0.1", "port": 9091},
     "control": {
         "address": "0.0.0.0",
@@ -116,6 +122,7 @@ EVERY_KEY: dict[str, Any] = {
             "destinations": 2,
             "retries": 0,
             "idle_timeout_seconds": 20,
+            "mirror": None,
             "fail_open": True,
             "timeout_seconds": 600.0,
             "tokenizer": None,
@@ -223,6 +230,7 @@ EVERY_KEY_OF_TENANTS: dict[str, Any] = {
     "listener": {
         "address": "0.0.0.0",
         "port": 80,
+        "max_requests_per_second": None,
         "tls": {
             "certificate": "/e/c.pem",
             "key": "/e/k.pem",

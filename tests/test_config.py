@@ -116,7 +116,7 @@ def test_equal_addresses_are_written_alike() -> None:
     ("path", "siblings"),
     [
         ("pool", ", ".join(Config.model_fields)),
-        ("listener.prot", "address, port, tls, filters"),
+        ("listener.prot", "address, port, max_requests_per_second, tls, filters"),
         ("admin.path", "address, port"),
         ("control.port", ", ".join(Control.model_fields)),
         ("envoy.binary", "admin_address, admin_port, concurrency"),
@@ -152,8 +152,16 @@ def test_an_unknown_key_is_named_with_those_that_may_stand_there(path: str, sibl
         ("pools.0.policy", "random", "pools[0].scorers: expected none with the policy random"),
         ("pools.0.adapters", ["llama-*"], "pools[0].adapters[0]: model 'llama-*' is given already at pools[0].models"),
         ("pools.0.endpoints.0.role", "cook", "pools[0].endpoints[0].role: expected one of"),
-        ("listener", 8080, "listener: expected a mapping with the keys address, port, tls, filters, not 8080"),
-        ("listener", None, "listener: expected a mapping with the keys address, port, tls, filters, not null"),
+        (
+            "listener",
+            8080,
+            "listener: expected a mapping with the keys address, port, max_requests_per_second, tls, filters, not 8080",
+        ),
+        (
+            "listener",
+            None,
+            "listener: expected a mapping with the keys address, port, max_requests_per_second, tls, filters, not null",
+        ),
         ("listener.port", "8080", "listener.port: expected a whole number, not '8080'"),
         ("listener.port", 80.5, "listener.port: expected a whole number, not 80.5"),
         ("listener.port", True, "listener.port: expected a whole number, not true"),

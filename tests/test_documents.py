@@ -65,6 +65,7 @@ def test_every_key_is_in_the_reference() -> None:
 
     check({**EVERY_KEY, **EVERY_KEY_OF_TENANTS})
     check(EVERY_KEY_OF_A_SPLIT)
+    check({"mirror": {"pool": "rest", "percent": 2.5}})
 
 
 def test_the_schema_refuses_unknown_keys_everywhere() -> None:

@@ -21,6 +21,8 @@ from tidegate.config_control import Control, nowhere
 from tidegate.config_discovery import Discovery
 from tidegate.config_health import Health
 from tidegate.config_kv_events import KvEvents, untold
+from tidegate.config_limits import Limits
+from tidegate.config_mirror import Mirror, misled
 from tidegate.config_objective import Objective
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
 from tidegate.config_queue import Queue
@@ -44,54 +46,10 @@ from tidegate.picker_settings import Picker
 from tidegate.scheduling.filters import DEFAULT as DEFAULT_FILTERS
 
 MAX_FILE_BYTES, MAX_OPEN_PATTERN_BYTES = 1_048_576, 64
-MAX_BODY_BYTES = 268_435_456
-"""The most that ``limits.max_body_bytes`` may be: what one process can be asked to hold for one request."""
 
 
 class ConfigError(Exception):
     """The configuration cannot be used; one line for each fault, naming the file, the key and what was expected."""
-
-
-class Limits(Section):
-    """Bounds on what one request may take."""
-
-    max_body_bytes: int = Field(
-        33_554_432,
-        ge=1024,
-        le=MAX_BODY_BYTES,
-        description="Largest request body in bytes, decoded where it is compressed; a larger one is answered with 413.",
-    )
-    compressed_bodies: Literal["decode", "refuse"] = Field(
-        "decode",
-        description="Whether bodies in gzip, br or zstd are decoded to be read (the engine gets them as they came, and "
-        "must understand them), or answered with 415.",
-    )
-    decision_timeout_seconds: Seconds = Field(
-        10.0, ge=0.001, description="How long Envoy waits for a decision before it answers 504."
-    )
-    absence_seconds: float = Field(
-        3.0,
-        ge=0.0,
-        le=60.0,
-        allow_inf_nan=False,
-        description="About how long a request waits for a control plane that is not there, being restarted, "
-        "before it is answered with 503; 0 refuses at once.",
-    )
-    idle_timeout_seconds: Seconds = Field(
-        300.0,
-        ge=0.001,
-        description="Silence on an answer after which Envoy ends it; must exceed the longest wait for a first token.",
-    )
-    lease_seconds: Seconds = Field(
-        45.0,
-        ge=25.0,
-        description="How long a request counts as in flight without a sign of life; Envoy gives one every 10 seconds.",
-    )
-    quarantine_seconds: Seconds = Field(
-        600.0,
-        ge=0.0,
-        description="How long a request under which two engines died, known by its body, is refused; 0 for never.",
-    )
 
 
 class Endpoint(Section):
@@ -210,6 +168,7 @@ class Pool(Section):
         DEFAULT_CHECKS, max_length=5, description="How the engines are asked how they are, each in its own way once."
     )
     discovery: Discovery | None = Field(None, description="Where engines are found, besides those listed.")
+    mirror: Mirror | None = Field(None, description="Another pool that gets copies of its requests.")
     endpoints: tuple[Endpoint, ...] = Field(
         (), validate_default=True, description="The engines; required unless they are discovered."
     )
@@ -275,7 +234,10 @@ class Config(Section):
         faults += unguarded(self.agents)
         faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
         faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
-        faults += senseless(self.routes, self.pools, self.unknown_paths.pool)
+        faults += senseless(
+            self.routes, self.pools, self.unknown_paths.pool, [pool.mirror.pool for pool in self.pools if pool.mirror]
+        )
+        faults += misled(self.pools)
         faults += untold((pool.kv_events, pool.engine, pool.endpoints) for pool in self.pools)
         faults += unasked(pool.checks for pool in self.pools)
         faults += weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)

@@ -1,7 +1,7 @@
 """Routes as the configuration file writes them, and what makes no sense of one."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, Protocol
 
 from pydantic import AfterValidator, Field, model_validator
@@ -194,6 +194,11 @@ def models_served(routes: Iterable[Route]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
+def renames(routes: Iterable[Route]) -> bool:
+    """Return whether any engine is asked for a model by another name than the client's."""
+    return any(name is not None for route in routes for _, name in route.new_names)
+
+
 def header_names(routes: Iterable[Route]) -> tuple[str, ...]:
     """Return the names of the headers that ``routes`` look at."""
     routes = tuple(routes)
@@ -201,8 +206,10 @@ def header_names(routes: Iterable[Route]) -> tuple[str, ...]:
     return tuple(sorted(named | {route.sticky.header for route in routes if route.sticky and route.sticky.header}))
 
 
-def senseless(routes: Sequence[Route], pools: Sequence[Serving], unknown_pool: str | None) -> Iterator[str]:
-    """Yield a line for each fault in ``routes``, and for each pool that nothing leads to."""
+def senseless(
+    routes: Sequence[Route], pools: Sequence[Serving], unknown_pool: str | None, mirrors: Collection[str] = ()
+) -> Iterator[str]:
+    """Yield a line for each fault in ``routes``, and for each pool that nothing leads to, not even as a mirror."""
     serving = {pool.name: (*pool.models, *pool.adapters) for pool in pools}
     earlier: list[Traffic] = []
     for at, (route, here) in enumerate(zip(routes, traffic(routes), strict=True)):
@@ -213,11 +220,9 @@ def senseless(routes: Sequence[Route], pools: Sequence[Serving], unknown_pool: s
         if shadow is not None:
             yield f"routes[{at}]: routes[{shadow}] takes all of its requests; expected it before that one"
         earlier.append(here)
+    led_to = {unknown_pool, *mirrors, *(name for route in routes for name in route.pools)}
     for at, pool in enumerate(pools):
-        if not serving[pool.name] and pool.name not in {
-            unknown_pool,
-            *(name for route in routes for name in route.pools),
-        }:
+        if not serving[pool.name] and pool.name not in led_to:
             yield f"pools[{at}].models: expected at least 1 in the list, or a route to the pool"
 
 

@@ -18,6 +18,13 @@ class Listener(Section):
 
     address: Ip = Field("127.0.0.1", description="IP address that Envoy binds; 0.0.0.0 for all.")
     port: Port = Field(8080, description="Port that Envoy binds.")
+    max_requests_per_second: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="A fuse: what comes beyond it, and beyond as many at once, each Envoy refuses before all else. "
+        "Default: none.",
+    )
     tls: ListenerTls | None = Field(None, description="TLS for clients; without it, none.")
     filters: tuple[HttpFilter, ...] = Field(
         (),

@@ -15,7 +15,8 @@ from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
 from tidegate.config import Config
-from xds import fail_open, identity, queues
+from tidegate.config_routes import renames
+from xds import fail_open, fuse, identity, queues
 from xds.access_log import attempts_log
 from xds.answer_filters import answer_filter
 from xds.exchanges import CHANGES_HEADERS, PRIORITY_HEADER, also_read, attributes, processing_mode
@@ -63,11 +64,12 @@ def http_filters(config: Config) -> list[hcm.HttpFilter]:
     It also sets the length of a body that ext_proc has changed.
     """
     open_ = fail_open.wanted(config)
-    rewriting = any(pool.injects_usage for pool in config.pools) or any(route.rewrite_model for route in config.routes)
+    rewriting = any(pool.injects_usage for pool in config.pools) or renames(config.routes)
     smugglers = SMUGGLERS_BUT_LENGTH if rewriting else SMUGGLERS
     reading = any(pool.usage == "stream" for pool in config.pools)
     jwt = identity.wanted(config)
     return [
+        *fuse.of(config.listener),
         *([] if jwt is None else [identity.jwt_filter(jwt)]),
         *own_filters(config),
         _filter(DECISION_FILTER, _ext_proc(config, smugglers, fail_open=open_)),

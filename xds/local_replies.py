@@ -37,6 +37,7 @@ REPLIES = (
     _Reply(_EQ, 408, "invalid_request_error", "request_timeout", "The request did not arrive in time."),
     _Reply(_EQ, 413, "invalid_request_error", "request_too_large", "The request is larger than this gateway accepts."),
     _Reply(_EQ, 426, "invalid_request_error", "http_version", "HTTP/1.0 is not served; use HTTP/1.1 or HTTP/2."),
+    _Reply(_EQ, 429, "rate_limit_error", "rate_limit_exceeded", "Too many requests come to this gateway.", "1"),
     _Reply(_EQ, 431, "invalid_request_error", "headers_too_large", "The headers are larger than this gateway accepts."),
     _Reply(_EQ, 501, "invalid_request_error", "transfer_encoding", "The only transfer encoding served is chunked."),
     _Reply(_EQ, 502, "server_error", "bad_gateway", "The endpoint's answer was cut off or cannot be read."),
@@ -57,6 +58,7 @@ ANTHROPIC_APIS = ("messages", "count_tokens")
 
 _ANTHROPIC_TYPES = {
     413: "request_too_large",
+    429: "rate_limit_error",
     500: "api_error",
     502: "api_error",
     503: "overloaded_error",

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from envoy_data_plane.envoy.config.core import v3 as core
 from envoy_data_plane.envoy.config.route import v3 as route
 from envoy_data_plane.envoy.extensions.filters.http.buffer import v3 as buffer
 from envoy_data_plane.envoy.extensions.filters.http.ext_proc import v3 as ext_proc
@@ -11,7 +12,8 @@ from envoy_data_plane.envoy.type.matcher import v3 as matcher
 from envoy_data_plane.google.protobuf import Any
 
 from protos import ai_pb2
-from tidegate.config import Config, Limits, Pool
+from tidegate.config import Config, Pool
+from tidegate.config_limits import Limits
 from tidegate.config_routes import engine_paths
 from xds import credentials, fail_open, queues
 from xds.answer_filters import read_answers
@@ -125,6 +127,7 @@ def _to_the_pool(pool: Pool, limits: Limits, path: str | None = None) -> route.R
             grpc_timeout_header_max=seconds(pool.timeout_seconds),
         ),
         idle_timeout=seconds(pool.idle_timeout_seconds or limits.idle_timeout_seconds),
+        request_mirror_policies=_mirrors(pool),
         retry_policy=route.RetryPolicy(
             retry_on=RETRY_ON,
             retriable_status_codes=list(RETRIABLE_STATUS),
@@ -135,6 +138,19 @@ def _to_the_pool(pool: Pool, limits: Limits, path: str | None = None) -> route.R
             retry_back_off=route.RetryPolicyRetryBackOff(base_interval=seconds(0.01), max_interval=seconds(0.05)),
         ),
     )
+
+
+def _mirrors(pool: Pool) -> list[route.RouteActionRequestMirrorPolicy]:
+    """Return who gets copies. Envoy balances them by itself: no decision was made for them, and none is waited for."""
+    if pool.mirror is None:
+        return []
+    million = envoy_type.FractionalPercentDenominatorType.MILLION
+    share = envoy_type.FractionalPercent(numerator=round(pool.mirror.percent * 10_000), denominator=million)
+    return [
+        route.RouteActionRequestMirrorPolicy(
+            cluster=pool.mirror.pool, runtime_fraction=core.RuntimeFractionalPercent(default_value=share)
+        )
+    ]
 
 
 def _all_but_the_query(path: str) -> matcher.RegexMatchAndSubstitute:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.stack import configuration, engines, fetch, up
-from tidegate.config import Limits
+from tidegate.config_limits import Limits
 
 LIMITS = Limits()
 POOL, EXT_PROC = "cluster default", "cluster tidegate_ext_proc"

@@ -18,8 +18,8 @@ from extproc.desk import Desk
 from extproc.health import Health
 from extproc.transport import Begin, Observer, OneDecision
 from tidegate import addresses
-from tidegate.config import MAX_BODY_BYTES
 from tidegate.config_control import Control
+from tidegate.config_limits import MAX_BODY_BYTES
 from tidegate.config_tls import ServerTls
 from tidegate.runtime import credentials
 
