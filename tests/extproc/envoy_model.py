@@ -70,6 +70,7 @@ class Result:
     ``kind`` is ``routed``, ``answered``, ``failed`` (the client gets a 500) or ``let_through`` (the silent fail-open).
     """
 
+    patience: float = 0.0
     kind: str = "open"
     metadata: dict[str, Any] = field(default_factory=dict)
     clear_route_cache: bool = False
@@ -110,6 +111,11 @@ class Envoy:
         message = ext_proc_pb2.ProcessingResponse.FromString(reply)
         self.result.metadata |= MessageToDict(message.dynamic_metadata)
         kind = message.WhichOneof("response")
+        if message.HasField("override_message_timeout"):
+            assert kind is None, "it is looked at alone"
+            assert not self.result.patience, "the second one is ignored"
+            self.result.patience = message.override_message_timeout.ToMilliseconds() / 1000
+            return
         if kind == "immediate_response":
             self._answer(message.immediate_response)
         elif kind != self.awaits:

@@ -141,7 +141,9 @@ class AnyOrder(RuleBasedStateMachine):
         assert len(self.admission) == len(self.waiting)
         assert self.asked == len(self.waiting) + sum(self.endings.values())
         if any(one.waiting.priority >= 0 for one in self.waiting.values()):
-            free = [address for address in (A, B) if address not in self.down and inflight[address] < MOST]
+            views = self.fleet.view("default", self.now).endpoints
+            there = [one.address for one in views if not one.ejected and one.address not in self.down]
+            free = [address for address in there if inflight[address] < MOST]
             assert not free, "nobody waits where there is room"
 
     @invariant()

@@ -1,6 +1,7 @@
 """Room for one more request: what an endpoint must have, where a pool's requests can wait for it.
 
-An engine has room where its batch takes one more request and its KV cache the tokens. How large these are is
+An engine has room where its batch takes one more request and its KV cache the tokens, and its VRAM where that is what
+bounds it. How large these are is
 
 - declared (``max_running``), or reported (the KV cache), and then remembered: an engine that is silent has not become
   smaller, nor larger;
@@ -80,6 +81,11 @@ class _Batch:
             self.size = None
 
 
+def _prefills(endpoint: EndpointView) -> bool:
+    """Return whether an endpoint has enough to prefill already."""
+    return endpoint.backlog * endpoint.pace.prefill_seconds > PREFILL_SECONDS
+
+
 class Room:
     """Which endpoints of one pool have room.
 
@@ -108,39 +114,59 @@ class Room:
         """Return the candidates that have room for ``request``."""
         needed = request.prompt.tokens + (request.output_tokens or 0)
         share, default, limits, ramp = self.share, self.max_running, self._limits, self._ramp
-        kept, known = [], False
+        bounded = default is not None or bool(limits)
+        kept: list[EndpointView] = []
+        empty: list[EndpointView] = []
         for endpoint in candidates:
             most: float | None = endpoint.max_running
-            capacity = endpoint.kv_capacity_tokens
+            capacity, vram = endpoint.kv_capacity_tokens, endpoint.vram_room_tokens
+            if most is None and bounded:
+                most = limits.get(endpoint.address) if default is None else default
             if capacity is None:
                 capacity = self._kv.get(endpoint.address)
-            if most is None and (most := default) is None and limits:
-                most = limits.get(endpoint.address)
-            if most is None and capacity is None:
-                kept.append(endpoint)
+                if capacity is None and most is None and vram is None:
+                    kept.append(endpoint)
+                    continue
+            if most is not None and endpoint.requests >= most * share:
                 continue
-            known = True
-            requests = endpoint.requests
-            # An empty one takes whatever comes: what does not fit there fits nowhere, and its engine says so.
-            if requests > 0:
-                if endpoint.backlog * endpoint.pace.prefill_seconds > PREFILL_SECONDS:
+            if endpoint.backlog and endpoint.requests and _prefills(endpoint):
+                continue
+            if capacity is not None or vram is not None:
+                usage, least = endpoint.kv_usage, needed - endpoint.cached_tokens
+                if (
+                    capacity is not None
+                    and (
+                        capacity * share - endpoint.tokens < least
+                        or (usage is not None and capacity * (share - usage) < least)
+                    )
+                ) or (vram is not None and vram < least):
+                    if not endpoint.requests:
+                        empty.append(endpoint)
                     continue
-                if most is not None and requests >= most * share:
-                    continue
-                if capacity is not None:
-                    usage, least = endpoint.kv_usage, needed - endpoint.cached_tokens
-                    usable = capacity * share
-                    if usable - endpoint.tokens < least or (usage is not None and usable - usage * capacity < least):
-                        continue
-                if ramp and endpoint.inflight_requests >= ramp.get(endpoint.address, endpoint.inflight_requests + 1):
-                    continue
+            if ramp and endpoint.inflight_requests >= ramp.get(endpoint.address, endpoint.inflight_requests + 1):
+                continue
             kept.append(endpoint)
         if not kept:
-            return kept
-        if kept[0].reachability is Reachability.UNREACHABLE and (known or self._kv or limits):
+            kept = self._largest(empty, candidates) if empty else kept
+        if kept and kept[0].reachability is Reachability.UNREACHABLE and self._knows(candidates):
             # Nobody better was there: those that cannot be reached have no room either.
             return find("reachable").keep(request, kept)
         return kept
+
+    def _knows(self, candidates: Sequence[EndpointView]) -> bool:
+        """Return whether it is known of anybody how large it is."""
+        declared = any(one.max_running or one.kv_capacity_tokens or one.vram_room_tokens for one in candidates)
+        return declared or bool(self.max_running or self._kv or self._limits)
+
+    def _largest(self, empty: Sequence[EndpointView], candidates: Sequence[EndpointView]) -> list[EndpointView]:
+        """Return those of ``empty`` for which nothing larger is there: what does not fit there fits nowhere."""
+
+        def size(endpoint: EndpointView) -> float:
+            capacity = endpoint.kv_capacity_tokens
+            return capacity if capacity is not None else self._kv.get(endpoint.address, 0.0)
+
+        most = max(size(endpoint) for endpoint in candidates)
+        return [endpoint for endpoint in empty if size(endpoint) >= most]
 
     def learn(self, endpoints: Sequence[EndpointView], now: float) -> None:
         """Learn from how the pool's ``endpoints``, all of them, are at ``now`` (seconds); often and after changes."""
@@ -175,8 +201,3 @@ class Room:
         """Return how many requests ``endpoint`` takes into its batch, declared or learned; ``None`` is unknown."""
         declared = self.max_running if endpoint.max_running is None else endpoint.max_running
         return self._limits.get(endpoint.address) if declared is None else declared
-
-    @property
-    def ramping(self) -> bool:
-        """Whether some endpoint came back lately: room grows then without anything that happens."""
-        return bool(self._ramp)

@@ -1,0 +1,46 @@
+import json
+
+from aiohttp import web
+from click.testing import CliRunner
+
+from tests.cli.test_status import serving
+from tidegate.cli import main
+from tidegate.scheduling.line import Standing
+from tidegate.telemetry.admin import Page, make_app
+from tidegate.telemetry.queues import describe
+
+STANDINGS = (Standing("chat", False, 12, 3400, 56_000, 2.5), Standing("chat", True, 0, 0, 0, 0.0))
+
+
+def app(rate: float | None) -> web.Application:
+    page = Page("what waits", lambda _: describe(STANDINGS, lambda _: rate))
+    return make_app(lambda: b"", list, dict, more={"/queue": page})
+
+
+def test_what_waits_is_printed_as_a_table() -> None:
+    with serving(app(1234.5)) as address:
+        result = CliRunner().invoke(main, ["queue", "--admin", address])
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.output.splitlines()]
+    assert ["chat", "interactive", "12", "3400", "56000", "2.5", "s", "1234"] in rows
+    assert ["chat", "batch", "0", "0", "0", "-", "1234"] in rows
+
+
+def test_an_unknown_rate_is_no_number() -> None:
+    with serving(app(None)) as address:
+        result = CliRunner().invoke(main, ["queue", "--admin", address])
+    rows = [line.split() for line in result.output.splitlines()]
+    assert [row[-1] for row in rows if row[:1] == ["chat"]] == ["-", "-"]
+
+
+def test_the_answer_can_be_had_as_it_came() -> None:
+    with serving(app(None)) as address:
+        result = CliRunner().invoke(main, ["queue", "--admin", address, "--json"])
+    assert json.loads(result.output)["queues"][0]["pool"] == "chat"
+
+
+def test_a_control_plane_whose_workers_have_the_queues_says_so() -> None:
+    with serving(make_app(lambda: b"", list, dict)) as address:
+        result = CliRunner().invoke(main, ["queue", "--admin", address])
+    assert result.exit_code == 1
+    assert "/queue" in result.output
