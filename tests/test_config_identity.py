@@ -46,7 +46,13 @@ def test_a_worker_does_not_read_them_again(tmp_path: Path) -> None:
         Config.model_validate_json(text)
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"keys": {}}', b"\xff\xfe", b"[" * 100_000, b" " * 2_000_000])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"[]", b"{}", b'{"keys": {}}', b'{"keys": []}', b'{"keys": [1]}', b'{"keys": [{}]}'),
+        *(b"\xff\xfe", b"[" * 100_000, b" " * 2_000_000),
+    ],
+)
 def test_what_is_no_key_set_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "keys.json"
     file.write_bytes(content)

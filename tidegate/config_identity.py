@@ -95,7 +95,9 @@ def _key_set(path: str) -> str:
         raise fault(f"expected a JSON Web Key Set; {shown(path)} cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):
         said = None
-    if len(text) > MAX_JWKS_BYTES or not isinstance(said, dict) or not isinstance(said.get("keys"), list):
+    keys = said.get("keys") if isinstance(said, dict) and len(text) <= MAX_JWKS_BYTES else None
+    # Envoy would refuse the whole listener.
+    if not (isinstance(keys, list) and keys and all(isinstance(key, dict) and "kty" in key for key in keys)):
         raise fault(f"expected a JSON Web Key Set, a mapping with a list of keys, in {shown(path)}")
     return text.decode()
 

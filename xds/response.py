@@ -5,6 +5,7 @@ for. And what is named goes last: nothing is removed while the client still hold
 """
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 from protos import discovery_pb2
@@ -16,6 +17,12 @@ from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ORDER, ROUTE
 _FIRST = (CLUSTER, ENDPOINT)
 _REFERRERS = {CLUSTER: (LISTENER, ROUTE), ENDPOINT: (CLUSTER,), ROUTE: (LISTENER,), LISTENER: ()}
 """Which types name resources of a type."""
+
+
+_Content = tuple[str, bool, tuple[tuple[str, str], ...], tuple[str, ...]]
+
+MAX_ENCODED_BYTES = 16_777_216
+"""How much of what was encoded is remembered."""
 
 
 def next_offer(snapshot: Snapshot, client: Client) -> Offer | None:
@@ -39,17 +46,43 @@ def up_to_date(snapshot: Snapshot, client: Client) -> bool:
     )
 
 
-def encode(offer: Offer, nonce: str) -> bytes:
-    """Return ``offer`` as a serialized response of its variant."""
+class Encoder:
+    """Encodes responses, each for all clients that are sent the same but once.
+
+    A restarted control plane sends all of its clients the same, and so does every change.
+    """
+
+    def __init__(self, most_bytes: int = MAX_ENCODED_BYTES) -> None:
+        """Remember up to ``most_bytes`` of what was encoded last."""
+        self._most = most_bytes
+        self._bytes = 0
+        self._encoded: OrderedDict[_Content, bytes] = OrderedDict()
+
+    def encode(self, offer: Offer, nonce: str) -> bytes:
+        """Return ``offer`` as a serialized response of its variant."""
+        versions = tuple((resource.name, resource.version) for resource in offer.resources)
+        content = (offer.type_url, offer.complete, versions, offer.removed)
+        body = self._encoded.get(content)
+        if body is None:
+            body = self._encoded[content] = _encoded(offer)
+            self._bytes += len(body)
+            while self._bytes > self._most and len(self._encoded) > 1:
+                self._bytes -= len(self._encoded.popitem(last=False)[1])
+        else:
+            self._encoded.move_to_end(content)
+        # Fields may stand in any order, and a message is what its parts are one after the other.
+        field = discovery_pb2.DiscoveryResponse if offer.complete else discovery_pb2.DeltaDiscoveryResponse
+        return body + field(nonce=nonce).SerializeToString()
+
+
+def _encoded(offer: Offer) -> bytes:
+    """Return ``offer`` without its nonce."""
     if offer.complete:
-        version = _version(offer.resources)
-        response = discovery_pb2.DiscoveryResponse(version_info=version, type_url=offer.type_url, nonce=nonce)
+        response = discovery_pb2.DiscoveryResponse(version_info=_version(offer.resources), type_url=offer.type_url)
         for resource in offer.resources:
             response.resources.add(type_url=resource.type_url, value=resource.body)
         return response.SerializeToString()
-    delta = discovery_pb2.DeltaDiscoveryResponse(
-        type_url=offer.type_url, nonce=nonce, removed_resources=list(offer.removed)
-    )
+    delta = discovery_pb2.DeltaDiscoveryResponse(type_url=offer.type_url, removed_resources=list(offer.removed))
     for resource in offer.resources:
         packed = delta.resources.add(name=resource.name, version=resource.version)
         packed.resource.type_url = resource.type_url

@@ -1,4 +1,4 @@
-"""The aggregated discovery service over gRPC."""
+"""The discovery services over gRPC."""
 
 import itertools
 from typing import Any, cast
@@ -6,10 +6,12 @@ from typing import Any, cast
 import grpc
 
 from xds.events import Observe, StreamClosed
+from xds.response import Encoder
+from xds.services import SERVICES, Service
 from xds.snapshot import Snapshot
+from xds.standing import StreamStanding
 from xds.stream import ProtocolError, Read, Stream
-
-SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+from xds.turnstile import Turnstile
 
 MAX_STREAMS = 1000
 """Envoys served at once by one process; more are refused, and come again by themselves."""
@@ -28,6 +30,8 @@ class DiscoveryServer:
         self._streams: dict[int, Stream] = {}
         self._closed = False
         self._numbers = itertools.count(1)
+        self._encoder = Encoder()
+        self._turnstile = Turnstile()
 
     @property
     def streams(self) -> int:
@@ -51,6 +55,14 @@ class DiscoveryServer:
         for stream in self._streams.values():
             stream.publish(snapshot)
 
+    def standings(self) -> tuple[StreamStanding, ...]:
+        """Return how it stands with each client that has said who it is."""
+        return tuple(
+            StreamStanding(stream.node, stream.incremental, stream.up_to_date, tuple(stream.standing()))
+            for stream in self._streams.values()
+            if stream.opened
+        )
+
     def close(self) -> None:
         """End every stream, and take no more: Envoy never ends its own, and keeps what it has when we do."""
         self._closed = True
@@ -58,26 +70,29 @@ class DiscoveryServer:
             stream.close()
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """Return the service's handlers, for ``Server.add_generic_rpc_handlers``. They take and give raw bytes."""
+        """Return the services' handlers, for ``Server.add_generic_rpc_handlers``. They take and give raw bytes."""
+        return tuple(self._handler(service) for service in SERVICES)
+
+    def _handler(self, service: Service) -> grpc.GenericRpcHandler:
+        async def state_of_the_world(_requests: object, context: _Context) -> None:
+            await self._serve(context, service.type_url, incremental=False)
+
+        async def delta(_requests: object, context: _Context) -> None:
+            await self._serve(context, service.type_url, incremental=True)
+
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "StreamAggregatedResources": grpc.stream_stream_rpc_method_handler(self._state_of_the_world),
-            "DeltaAggregatedResources": grpc.stream_stream_rpc_method_handler(self._delta),
+            service.state_of_the_world: grpc.stream_stream_rpc_method_handler(state_of_the_world),
+            service.delta: grpc.stream_stream_rpc_method_handler(delta),
         }
-        return (grpc.method_handlers_generic_handler(SERVICE, methods),)
+        return grpc.method_handlers_generic_handler(service.name, methods)
 
-    async def _state_of_the_world(self, _requests: object, context: _Context) -> None:
-        await self._serve(context, incremental=False)
-
-    async def _delta(self, _requests: object, context: _Context) -> None:
-        await self._serve(context, incremental=True)
-
-    async def _serve(self, context: _Context, *, incremental: bool) -> None:
+    async def _serve(self, context: _Context, type_url: str, *, incremental: bool) -> None:
         if self._closed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the discovery service is stopping")
         if len(self._streams) >= self._max_streams:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many discovery streams")
         number = next(self._numbers)
-        stream = Stream(number, incremental, self._snapshot, self._observe)
+        stream = Stream(number, incremental, self._snapshot, self._observe, self._encoder, self._turnstile, type_url)
         self._streams[number] = stream
         error: str | None = None
         refused: ProtocolError | None = None

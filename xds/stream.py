@@ -1,16 +1,18 @@
 """One client's stream over any transport of whole messages: requests in, responses out."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from google.protobuf.message import DecodeError
 
 from protos import discovery_pb2
 from xds.client import Answered, Client
 from xds.events import Acked, Observe, Pushed, Rejected, StreamOpened
-from xds.response import encode, next_offer, up_to_date
+from xds.response import Encoder, next_offer, up_to_date
 from xds.snapshot import Snapshot
-from xds.subscription import TooManyNamesError
+from xds.standing import Parked, Standing
+from xds.subscription import ABSENT, TooManyNamesError
+from xds.turnstile import Turnstile
 
 Read = Callable[[], Awaitable[bytes | None]]
 """Returns the next message, or ``None`` when there are no more."""
@@ -28,14 +30,38 @@ class ProtocolError(Exception):
 class Stream:
     """Serves one client until it leaves."""
 
-    def __init__(self, number: int, incremental: bool, snapshot: Snapshot | None, observe: Observe) -> None:
-        """Start with ``snapshot``; ``None`` keeps the client waiting until there is one."""
+    def __init__(
+        self,
+        number: int,
+        incremental: bool,
+        snapshot: Snapshot | None,
+        observe: Observe,
+        encoder: Encoder,
+        turnstile: Turnstile,
+        only: str = "",
+    ) -> None:
+        """Start with ``snapshot``; ``None`` keeps the client waiting until there is one.
+
+        Args:
+            number: the stream's, unique.
+            incremental: it speaks the delta variant.
+            snapshot: what the client should have.
+            observe: told of what happens.
+            encoder: encodes responses, for all streams that share it but once.
+            turnstile: where it waits until it may be sent everything.
+            only: the one type that the stream is about; empty on an aggregated one.
+        """
         self.node = ""
         self.opened = False
         self._number = number
+        self.incremental = incremental
         self._client = Client(incremental)
         self._snapshot = snapshot
         self._observe = observe
+        self._encoder = encoder
+        self._turnstile = turnstile
+        self._only = only
+        self.refusals: dict[tuple[str, str], str] = {}
         self._wake = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self._nonce = 0
@@ -73,20 +99,40 @@ class Stream:
             self._wake.set()
 
     async def _write_all(self, write: Write) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._snapshot is not None:
-                self._client.recognise(self._snapshot)
-                offer = next_offer(self._snapshot, self._client)
-                if offer is None:
-                    break
-                self._nonce += 1
-                nonce = str(self._nonce)
-                # Noted before it is written: the answer may come before the write returns.
-                self._client.sent(offer, nonce)
-                await write(encode(offer, nonce))
-                self._observe(Pushed(self._number, self.node, offer.type_url, len(offer.resources), len(offer.removed)))
+        await self._wake.wait()
+        turn = await self._turnstile.enter()
+        try:
+            while True:
+                self._wake.clear()
+                await self._write_due(write)
+                if self._client.subscriptions and self.up_to_date:
+                    turn.end()
+                await self._wake.wait()
+        finally:
+            turn.end()
+
+    async def _write_due(self, write: Write) -> None:
+        while self._snapshot is not None:
+            self._client.recognise(self._snapshot)
+            offer = next_offer(self._snapshot, self._client)
+            if offer is None:
+                break
+            self._nonce += 1
+            nonce = str(self._nonce)
+            # Noted before it is written: the answer may come before the write returns.
+            self._client.sent(offer, nonce)
+            await write(self._encoder.encode(offer, nonce))
+            self._observe(Pushed(self._number, self.node, offer.type_url, len(offer.resources), len(offer.removed)))
+
+    def standing(self) -> Iterator[Standing]:
+        """Return how it stands with each type that the client asked for."""
+        for type_url, subscription in self._client.subscriptions.items():
+            parked = {
+                name: Parked(version, self.refusals.get((name, version), ""))
+                for name, version in subscription.rejected.items()
+            }
+            held = sum(version != ABSENT for version in subscription.held.values())
+            yield Standing(type_url, held, subscription.offered is not None, parked)
 
     def _take(self, message: bytes) -> None:
         try:
@@ -102,16 +148,35 @@ class Stream:
             self._observe(Acked(self._number, self.node, type_url))
         else:
             reason = " ".join(answered.error.split())[:MAX_MESSAGE_CHARACTERS]
+            self._remember(answered, reason)
             self._observe(Rejected(self._number, self.node, type_url, dict(answered.offer.changed), reason))
+
+    def _remember(self, answered: Answered, reason: str) -> None:
+        """Keep why what is parked was refused, and forget why of what no longer is."""
+        parked = {
+            (name, version)
+            for subscription in self._client.subscriptions.values()
+            for name, version in subscription.rejected.items()
+        }
+        self.refusals = {what: why for what, why in self.refusals.items() if what in parked}
+        self.refusals |= {what: reason for what in answered.offer.changed.items() if what in parked}
 
     def _parsed(self, message: bytes) -> Answered | None:
         if self._client.incremental:
             delta = discovery_pb2.DeltaDiscoveryRequest.FromString(message)
             self._introduce(delta.node.id)
+            self._check_type(delta)
             return self._client.take_delta(delta)
         request = discovery_pb2.DiscoveryRequest.FromString(message)
         self._introduce(request.node.id)
+        self._check_type(request)
         return self._client.take(request)
+
+    def _check_type(self, request: discovery_pb2.DiscoveryRequest | discovery_pb2.DeltaDiscoveryRequest) -> None:
+        """Take the type that a service of one type leaves out for said."""
+        if self._only and request.type_url not in {"", self._only}:
+            raise ProtocolError(f"this service is about {self._only} alone")
+        request.type_url = request.type_url or self._only
 
     def _introduce(self, node: str) -> None:
         if not self.opened:

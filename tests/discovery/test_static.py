@@ -51,10 +51,16 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
                 (EndpointSpec("10.0.0.3:1", 1),),
                 reckons=True,
                 breaker=BreakerRules(),
+                vram="auto",
                 health=HEALTH,
             ),
         )
     )
+
+
+def test_vram_bounds_nothing_where_nobody_listens_for_agents() -> None:
+    pools = declared(parsed({**EVERY_KEY, "agents": None})).pools
+    assert {pool.vram for pool in pools} == {"ignore"}
 
 
 def test_each_pool_has_its_policy() -> None:

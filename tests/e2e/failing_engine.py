@@ -35,6 +35,9 @@ STREAMS: dict[str, list[Any]] = {
     "busy_in_stream": [{"error": {"message": BUSY, "code": 503}}],
     "bad_request_in_stream": [{"error": {"message": "no", "code": 400}}],
     "quoted": [{"text": '{"error": {"message": "out of memory"}}\nevent: error'}, "[DONE]"],
+    "no_error": [{"error": None, "text": "one"}, "[DONE]"],
+    "overloaded": [b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"x"}}\n\n'],
+    "failed_response": [b'event: response.failed\ndata: {"response":{"error":{"code":"server_error"}}}\n\n'],
     "cut_off": ["one"],
     "stands_still": ["one"],
 }
@@ -88,7 +91,8 @@ class FailingEngine:
             return True
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         for event in STREAMS[word]:
-            data = f"data: {event if event == '[DONE]' else json.dumps(event)}\n\n".encode()
+            text = event if event == "[DONE]" else json.dumps(event, default=str)
+            data = event if isinstance(event, bytes) else f"data: {text}\n\n".encode()
             writer.write(b"%x\r\n%s\r\n" % (len(data), data))
             await writer.drain()
             await asyncio.sleep(0.02)

@@ -24,17 +24,14 @@ def engines() -> Iterator[list[FailingEngine]]:
 def stack(engines: list[FailingEngine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("endings")
     config = configuration([engine.port for engine in engines], "round_robin", "none")
-    config["limits"] = {"idle_timeout_seconds": 0.5}
+    # Nobody is left alone here, however much fails.
+    config["pools"][0] |= {"idle_timeout_seconds": 2.0, "breaker": {"enabled": False}, "checks": []}
     config["decision_log"] = {"file": str(folder / "decisions.jsonl"), "sample": 1.0}
     # An engine that is gone, in a pool of its own.
-    config["pools"].append(
-        {
-            **config["pools"][0],
-            "name": "gone",
-            "models": ["gone"],
-            "endpoints": [{"address": f"127.0.0.1:{free_port()}"}],
-        }
-    )
+    gone = [{"address": f"127.0.0.1:{free_port()}"}]
+    config["pools"].append({"name": "gone", "engine": "none", "models": ["gone"], "endpoints": gone})
+    for pool in config["pools"]:
+        pool["breaker"] = {"enabled": False}  # they fail on purpose
     with up(folder, config) as running:
         yield running
 
@@ -94,6 +91,9 @@ def test_an_error_is_told_by_its_kind_and_tried_again_where_that_may_help(
         ("busy_in_stream", "busy"),
         ("error_in_stream", "broken_answer"),
         ("dead_in_stream", "engine_dead"),
+        ("no_error", None),
+        ("overloaded", "busy"),
+        ("failed_response", "broken_answer"),
     ],
 )
 def test_an_error_inside_a_stream_is_told_though_its_status_is_good(

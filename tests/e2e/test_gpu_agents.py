@@ -13,8 +13,8 @@ from tests.e2e.gpu_nodes import FULL, GpuNode
 from tests.e2e.stack import Process, Stack, configuration, engines, fetch, tidegate, until, up
 from tests.ports import free_port
 
-LARGE = "word " * 8_000
-"""A prompt of about 8,000 tokens, 1 GB of KV cache for the model that is assumed."""
+LARGE = "word " * 16_000
+"""A prompt of about 16,000 tokens, 2 GB of KV cache for the model that is assumed."""
 
 
 @contextlib.contextmanager

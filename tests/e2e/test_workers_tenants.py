@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -85,6 +86,20 @@ def test_what_was_reserved_is_settled_by_what_was_used(both: tuple[Stack, Worker
         assert status == 200
         used += answer["usage"]["completion_tokens"]
     until(lambda: budgets(stack, "carol")["output_tokens_per_day"] == 10_000 - used, 5, "the usage is settled")
+
+
+def test_clients_that_leave_at_any_moment_leave_nothing_held(both: tuple[Stack, Workers]) -> None:
+    stack, _ = both
+    body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "x"}], "max_tokens": 500}).encode()
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    whole = f"{head}x-api-key: {CAROL}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+    for number in range(120):
+        with socket.create_connection(("127.0.0.1", stack.config["listener"]["port"]), 10) as client:
+            client.sendall(whole)
+            time.sleep(number % 12 / 4000)  # up to 3 ms, in which a request is asked about, decided and sent on
+    until(lambda: fetch(f"{stack.admin}/tenants")[1]["requests_held"] == 0, 10, "all came back")
+    until(lambda: not stack.inflight(), 10, "nothing is in flight")
+    assert budgets(stack, "carol")["requests_in_flight"] == 8
 
 
 def test_a_killed_worker_gives_back_what_it_held_and_streams_go_on(both: tuple[Stack, Workers]) -> None:

@@ -85,7 +85,11 @@ EVENTS: st.SearchStrategy[FleetEvent] = st.one_of(
     st.builds(BlocksCleared, ADDRESSES),
     st.builds(GpuMemoryReported, ADDRESSES, st.builds(GpuMemory, TOKENS, TOKENS, st.floats(0.0, 20.0))),
     st.builds(RequestProgressed, IDS),
-    st.builds(RequestEnded, IDS, st.none() | TOKENS, SECONDS, SECONDS, st.none() | TOKENS, st.booleans(), ENDINGS),
+    st.builds(
+        RequestEnded,
+        *(IDS, st.none() | TOKENS, SECONDS, SECONDS, st.none() | TOKENS, st.booleans(), ENDINGS),
+        elsewhere=st.lists(st.tuples(ADDRESSES, st.sampled_from(Ending)), max_size=2).map(tuple),
+    ),
     st.builds(
         EvidenceReported,
         ADDRESSES,

@@ -90,11 +90,12 @@ def test_where_all_agents_are_silent_nobody_gets_less() -> None:
     assert {(one.health, one.share) for one in views} == {(STATUSES.DEGRADED, 1.0)}
 
 
-def test_an_agent_that_says_it_does_not_know_is_as_good_as_silent() -> None:
+def test_an_agent_that_cannot_tell_costs_nothing_even_when_it_falls_silent() -> None:
     fleet = eight()
     said(fleet, SOUND, 0.0)
-    said(fleet, Evidence("agent", Verdict.UNKNOWN, ("no_driver",)), 1.0)
-    assert (at(fleet, 1.0).health, at(fleet, 1.0).share) == (STATUSES.DEGRADED, 0.5)
+    said(fleet, Evidence("agent", Verdict.UNKNOWN, ("no_driver",), "", 6.0), 1.0)
+    assert at(fleet, 1.0).health is STATUSES.HEALTHY
+    assert at(fleet, 100.0).health is STATUSES.HEALTHY
 
 
 def test_a_check_that_fails_while_requests_progress_means_busy() -> None:
@@ -208,6 +209,13 @@ def test_when_more_than_half_look_bad_nobody_is_ejected_and_it_is_said() -> None
     assert (alarm.alarm.panic, alarm.alarm.bad, alarm.alarm.of) == (True, 5, 8)
     assert out(fleet, 2.0) == []
     assert {one.share for one in fleet.view("default", 2.0).endpoints} == {1.0}
+
+
+def test_one_that_is_alone_is_never_ejected_and_nobody_is_alarmed() -> None:
+    fleet = fleet_of(PoolSpec("default", "vllm", ("*",), (EndpointSpec(A),), health=HealthRules(max_ejected=1.0)))
+    changes = said(fleet, OPEN, 1.0)
+    assert not any(isinstance(change, PoolAlarmed) for change in changes)
+    assert (at(fleet, 1.0).health, at(fleet, 1.0).share) == (STATUSES.DEGRADED, 1.0)
 
 
 def test_of_more_than_may_be_ejected_those_go_that_were_bad_first_and_the_others_get_little() -> None:

@@ -116,7 +116,7 @@ def test_an_engine_with_a_figure_of_its_cache_has_set_it_aside() -> None:
 
 def rented(engine: str = "none", **how: object) -> Fleet:
     spec = pool(A)
-    return fleet_of(PoolSpec(spec.name, engine, spec.models, spec.endpoints, **how))  # type: ignore[arg-type]
+    return fleet_of(PoolSpec(spec.name, engine, spec.models, spec.endpoints, **{"vram": "auto", **how}))  # type: ignore[arg-type]
 
 
 def room(fleet: Fleet, now: float) -> float | None:

@@ -9,6 +9,7 @@ from extproc.picker_gateway import Picked
 from extproc.usage import Usage
 from tests.configurations import EVERY_KEY, parsed
 from tidegate.fleet.events import FleetEvent, RequestEnded, RequestProgressed, RequestReserved
+from tidegate.fleet.evidence import Ending
 from tidegate.fleet.ledger import Reservation
 from tidegate.runtime.picked import PickedRequests
 from tidegate.scheduling.dispatch import Decision
@@ -44,7 +45,7 @@ def test_an_end_releases_the_reservation_and_is_counted() -> None:
     account = Account()
     account.picked.sent("r1")
     account.picked.ended(PICKED)
-    assert account.facts == [RequestEnded("r1", 3)]
+    assert account.facts == [RequestEnded("r1", 3, ending=Ending.SERVED)]
     (record,) = account.records
     assert (record.reservation, record.request_id, record.pool, record.model) == ("r1", "abc", "default", "m")
     assert (record.served, record.named, record.attempts, record.outcome) == (A, A, 1, Outcome.OK)
@@ -55,22 +56,28 @@ def test_an_end_releases_the_reservation_and_is_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "outcome"),
+    ("change", "outcome", "ending"),
     [
-        ({"status": 0, "answer": None}, Outcome.UNKNOWN),
-        ({"whole": False}, Outcome.UNKNOWN),
-        ({"status": 500}, Outcome.UPSTREAM_ERROR),
-        ({"status": 429}, Outcome.UPSTREAM_ERROR),
-        ({"status": 404}, Outcome.CLIENT_ERROR),
-        ({"answer": None}, Outcome.OK),
-        ({"answer": answer(b'{"error": {"message": "x"}}')}, Outcome.UPSTREAM_ERROR),
-        ({"status": 400, "answer": answer(b'{"error": {"message": "x"}}')}, Outcome.CLIENT_ERROR),
+        ({"status": 0, "answer": None}, Outcome.UNKNOWN, None),
+        ({"whole": False}, Outcome.UNKNOWN, None),
+        ({"status": 500}, Outcome.UPSTREAM_ERROR, Ending.SERVER_ERROR),
+        ({"status": 503}, Outcome.UPSTREAM_ERROR, Ending.BUSY),
+        ({"status": 429}, Outcome.UPSTREAM_ERROR, Ending.BUSY),
+        ({"status": 404}, Outcome.CLIENT_ERROR, Ending.NEUTRAL),
+        ({"answer": None}, Outcome.OK, Ending.SERVED),
+        ({"answer": answer(b'{"error": {"message": "x"}}')}, Outcome.UPSTREAM_ERROR, Ending.BROKEN_ANSWER),
+        ({"status": 400, "answer": answer(b'{"error": {"message": "x"}}')}, Outcome.CLIENT_ERROR, Ending.NEUTRAL),
     ],
 )
-def test_the_outcome_is_what_the_stream_tells(change: dict[str, object], outcome: Outcome) -> None:
+def test_the_outcome_is_what_the_stream_tells(
+    change: dict[str, object], outcome: Outcome, ending: Ending | None
+) -> None:
     account = Account()
     account.picked.ended(replace(PICKED, **change))  # type: ignore[arg-type]
     assert account.records[0].outcome is outcome
+    (fact,) = account.facts
+    assert isinstance(fact, RequestEnded)
+    assert fact.ending is ending
 
 
 def test_what_the_gateway_does_not_tell_stays_unknown() -> None:
@@ -98,7 +105,7 @@ def test_a_request_counts_where_it_is_served() -> None:
     account.facts.clear()
     account.picked.ended(replace(PICKED, served=B))
     account.picked.served_by(DECISION, B)
-    assert account.facts == [RequestEnded("r1", 3)]
+    assert account.facts == [RequestEnded("r1", 3, ending=Ending.SERVED)]
 
 
 def test_bodies_are_held_up_to_the_limit() -> None:

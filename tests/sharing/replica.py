@@ -63,17 +63,17 @@ class Replica:
         port: int,
         limits: Mapping[str, Sequence[Limit]],
         *,
-        call: float = 0.1,
+        call: float = 1.0,
         lease: float = 30.0,
         replicas: int = 1,
         wall: Callable[[], float] = time.time,
         **place: Any,
     ) -> None:
         self.counts = Counts()
-        where, keys = Place(HERE, port, **place), names.keys("test")
+        self.place, keys = Place(HERE, port, **place), names.keys("test")
         times = Times(call, 0.5, lease)
         self.allowance = SharedAllowance(
-            lambda: Link(where, keys, 0.5), times, names.Names("salt"), self.counts, wall, replicas=replicas
+            lambda: Link(self.place, keys, 0.5), times, names.Names("salt"), self.counts, wall, replicas=replicas
         )
         self._limits = limits
 

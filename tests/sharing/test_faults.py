@@ -118,6 +118,51 @@ async def test_a_redis_that_was_killed_and_begins_anew_is_told_again(
     assert [await one.granted(3) for one in made] == [0, 0, 0]
 
 
+async def test_a_redis_that_came_back_with_an_old_memory_is_told_again(
+    server: RedisServer, stack: AsyncExitStack
+) -> None:
+    made = await replicas(stack, REPLICAS, server.port, per_day(DAY), in_flight(DAY))
+    assert [await one.granted(2) for one in made] == [2, 2, 2]
+    old = {key: server.do("DUMP", key) for key in server.do("KEYS", "*")}
+    assert [await one.granted(8) for one in made] == [8, 8, 8]
+    server.do("FLUSHALL")
+    for key, value in old.items():
+        server.do("RESTORE", key, 0, value)
+    assert await counted(made, 0.6) == 0
+    for one in made:
+        await one.until_shared()
+        assert one.counts.losses == 1
+    assert await counted(made, 0.3) == 0
+    assert server.do("HLEN", "{test}:held") == DAY
+
+
+async def test_two_halves_that_are_one_again_add_up_what_they_used(
+    server: RedisServer, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "other").mkdir()
+    with redis_server(folder) as other:
+        other.do("REPLICAOF", "127.0.0.1", server.port)
+        one, far = await replicas(stack, 2, server.port, per_day(DAY))
+        assert await far.granted(2) == 2
+        await far.until(lambda: other.do("HGET", "{test}:meta", "epoch") == b"long ago")
+        # The network parts: another Redis is made the master of one half.
+        other.do("REPLICAOF", "NO", "ONE")
+        far.place = far.place._replace(port=other.port)
+        server.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        await far.until(lambda: far.counts.failures() != [])
+        for half in (one, far):
+            await half.until_shared()
+        assert [await one.granted(10), await far.granted(10)] == [10, 10]
+        # It is one again, and what the other Redis knew is gone.
+        far.place = far.place._replace(port=server.port)
+    await far.until(lambda: far.counts.losses == 1)
+    for half in (one, far):
+        await half.until_shared()
+    granted = await counted([one, far], 0.4)
+    assert granted == DAY - 22
+    assert one.left() == far.left() == [0]
+
+
 async def test_a_script_that_redis_forgot_is_given_again(server: RedisServer, stack: AsyncExitStack) -> None:
     (one,) = await replicas(stack, 1, server.port, per_day(10))
     for _ in range(3):

@@ -40,11 +40,10 @@ class Ledger:
         self._lease = lease
         self.epoch = ""
 
-    def call(self, *asked: Operation, not_after: float = 0.0) -> Reply:
-        arguments = (self._replica, self.epoch, f"new of {self._replica}", not_after, self._lease)
-        said: Any = self._server.do(
-            "EVAL", operations.SCRIPT, len(KEYS), *KEYS, *map(str, arguments), operations.encoded(asked).decode()
-        )
+    def call(self, *asked: Operation, not_after: float = 0.0, answered: int = 0) -> Reply:
+        about = (self._replica, self.epoch, f"new of {self._replica} {answered}", not_after, self._lease)
+        arguments = (*map(str, about), operations.encoded(asked).decode(), str(answered + 1), str(answered))
+        said: Any = self._server.do("EVAL", operations.SCRIPT, len(KEYS), *KEYS, *arguments)
         return operations.parse(said, len(asked))
 
     def join(self) -> "Ledger":
@@ -142,7 +141,7 @@ def test_nothing_is_done_too_late_or_in_another_epoch(ledger: Ledger, redis: Red
     assert (late.state, late.results) == ("late", ())
     ledger.epoch = "another"
     other = ledger.call(asked)
-    assert (other.state, other.epoch, other.results) == ("epoch", "new of one", ())
+    assert (other.state, other.epoch, other.results) == ("epoch", "new of one 0", ())
     assert other.age < 5
     ledger.join()
     assert looked(ledger, limit) == [0]
@@ -155,15 +154,25 @@ def test_replicas_are_counted_while_they_are_heard(ledger: Ledger, redis: RedisS
     other = Ledger(redis, "two").join()
     assert (ledger.call().replicas, other.call().here) == (2, 2)
     seen = time.time() - 5
-    redis.do("HSET", KEYS[4], "two", f"{seen:.6f} -1")
+    redis.do("HSET", KEYS[4], "two", f"{seen:.6f} -1 0")
     assert (ledger.call().replicas, ledger.call().here) == (2, 1)
-    redis.do("HSET", KEYS[4], "two", f"{seen - 10:.6f} -1")
+    redis.do("HSET", KEYS[4], "two", f"{seen - 10:.6f} -1 0")
     assert ledger.call().replicas == 1
-    redis.do("HSET", KEYS[4], "two", f"{seen - 4000:.6f} -1")
+    redis.do("HSET", KEYS[4], "two", f"{seen - 4000:.6f} -1 0")
     ledger.call()
     assert redis.do("HLEN", KEYS[4]) == 1
     ledger.call(operations.LEAVE)
     assert redis.do("HLEN", KEYS[4]) == 0
+
+
+def test_a_memory_that_lacks_what_was_answered_gives_way_to_a_new_one(ledger: Ledger, redis: RedisServer) -> None:
+    limit = Limit(Unit.REQUESTS, Window.DAY, 5)
+    asked = operations.reserve("a", Cost(0, 0), [named(limit)])
+    assert ledger.call(asked, answered=3).state == "epoch"
+    assert redis.do("EXISTS", KEYS[1], KEYS[2], KEYS[3]) == 0
+    ledger.epoch = "new of one 3"
+    for number in range(4, 7):
+        assert ledger.call(operations.LEAVE if number == 6 else asked, answered=number).state == "ok"
 
 
 def test_leases_that_are_renewed_go_on_and_the_unknown_are_named(ledger: Ledger, redis: RedisServer) -> None:

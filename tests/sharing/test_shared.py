@@ -8,6 +8,7 @@ import pytest
 from tests.sharing.redis_server import RedisServer
 from tests.sharing.replica import SCOPE, Replica, in_flight, per_day, per_minute, replicas
 from tidegate.scheduling.budget import Unit
+from tidegate.sharing import allowance
 from tidegate.sharing.names import Names
 
 
@@ -96,6 +97,20 @@ async def test_what_a_dead_replica_held_comes_back_with_its_leases(server: Redis
     assert await one.granted(1) == 0
 
 
+async def test_whoever_hears_of_a_dead_replicas_request_keeps_its_lease(
+    server: RedisServer, stack: AsyncExitStack
+) -> None:
+    async with AsyncExitStack() as dying:
+        (dead,) = await replicas(dying, 1, server.port, in_flight(2), lease=1.0)
+        assert (await dead.take("heard")).exceeded is None
+        assert (await dead.take("silent")).exceeded is None
+    (one,) = await replicas(stack, 1, server.port, in_flight(2), lease=1.0)
+    for _ in range(3):
+        one.allowance.progressed("heard")
+        await asyncio.sleep(0.5)
+    assert await one.granted(2) == 1
+
+
 async def test_no_lease_ends_because_nobody_could_reach_redis(server: RedisServer, stack: AsyncExitStack) -> None:
     (one,) = await replicas(stack, 1, server.port, in_flight(1), lease=1.0)
     assert await one.granted(1) == 1
@@ -168,3 +183,21 @@ async def test_a_request_that_is_cancelled_while_it_asks_holds_nothing(
         one.allowance.release(f"r{turns}")
     await one.until(lambda: server.do("HLEN", "{test}:held") == 0)
     assert await one.granted(2) == 1
+
+
+async def test_more_than_fits_in_one_call_is_told_in_several_at_once(
+    empty: RedisServer, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allowance, "MOST_TOLD", 7)
+    monkeypatch.setattr(allowance, "MOST_RENEWED", 7)
+    limits = {f"tenant:{number}": [per_day(5), in_flight(5)] for number in range(40)}
+    one = await stack.enter_async_context(Replica(empty.port, limits, lease=1.5).running(shared=False))
+    for scope in limits:
+        assert (await one.take(scope=scope)).exceeded is None
+    await one.until(lambda: (empty.do("HLEN", "{test}:held"), empty.do("HLEN", "{test}:used")) == (40, 80))
+    await one.until_shared()
+    # Their leases are renewed as well.
+    await asyncio.sleep(2.0)
+    assert empty.do("HLEN", "{test}:held") == 40
+    for scope in limits:
+        await one.until(lambda scope=scope: one.left(scope) == [4, 4])  # type: ignore[misc]

@@ -70,6 +70,7 @@ def attempt(status: int, *flags: str, said: str = "", host: str = PICK, request:
         (ended(200, noted={"broken": "other", "code": ""}), Ending.BROKEN_ANSWER),
         (ended(200, noted={"broken": "engine_dead", "code": "500"}), Ending.ENGINE_DEAD),
         (ended(200, noted={"broken": "busy", "code": "503"}), Ending.BUSY),
+        (ended(200, noted={"broken": "busy", "code": ""}), Ending.BUSY),
         (ended(200, noted={"broken": "other", "code": "400"}), Ending.NEUTRAL),
         (ended(200, noted={"broken": "other", "code": "200"}), Ending.BROKEN_ANSWER),
         (ended(200, answer={"failed": True}), Ending.BROKEN_ANSWER),
@@ -126,6 +127,8 @@ def test_attempts_that_failed_belong_to_the_end_of_their_request() -> None:
         Attempt("10.0.0.3:8000", Ending.SERVED),
     )
     assert one.ending_at_pick is Ending.BUSY
+    assert one.elsewhere == one.tried[1:]
+    assert other.elsewhere == other.tried[:1]
     assert other.tried == (Attempt("10.0.0.9:1", Ending.UNCONNECTED), Attempt(PICK, Ending.SERVED))
 
 

@@ -18,7 +18,7 @@ from tests.tokens_issued import Issuer
 from tidegate.config import Config
 from tidegate.config_identity import JWT_FILTER
 from xds import build, filters, identity, listener, own_filters
-from xds.type_urls import CLUSTER
+from xds.type_urls import CLUSTER, LISTENER
 
 POOLS = [{"name": "default", "engine": "none", "endpoints": [{"address": "127.0.0.1:1"}]}]
 REMOTE = {"issuer": "https://issuer.example", "jwks_uri": "https://issuer.example/keys"}
@@ -62,6 +62,17 @@ def test_a_token_must_be_the_issuers_and_end_and_what_is_not_valid_leaves_nothin
     (rule,) = said.rules
     assert rule.match is not None
     assert rule.match.prefix == "/"
+
+
+def test_an_issuers_new_keys_make_a_new_listener(tmp_path: Path) -> None:
+    file, listeners = tmp_path / "keys.json", []
+    for kid in ("one", "two"):
+        file.write_text(json.dumps(Issuer(kid=kid).key_set()))
+        made = config(authentication={"jwt": {"issuer": "https://issuer.example", "jwks_file": str(file)}})
+        (found,) = build.snapshot(made, []).of_type(LISTENER).values()
+        assert f'"{kid}"'.encode() in found.body
+        listeners.append(found.body)
+    assert listeners[0] != listeners[1]
 
 
 def test_keys_that_are_fetched_come_from_whom_the_url_names() -> None:

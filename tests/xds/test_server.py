@@ -17,7 +17,8 @@ from tests.xds.wire import fleet
 from tidegate.config import Config
 from xds import bootstrap, build
 from xds.events import Acked, DiscoveryEvent, Pushed, Rejected, StreamClosed, StreamOpened
-from xds.server import SERVICE, DiscoveryServer
+from xds.server import DiscoveryServer
+from xds.services import AGGREGATED
 from xds.snapshot import Reference, Resource, Snapshot
 from xds.type_urls import CLUSTER, ENDPOINT, ORDER, ROUTE
 
@@ -38,7 +39,7 @@ async def serving(server: DiscoveryServer, port: int) -> AsyncIterator[grpc.aio.
 
 
 def call(channel: grpc.aio.Channel, method: str = "DeltaAggregatedResources") -> Call:
-    return channel.stream_stream(f"/{SERVICE}/{method}")(timeout=20)
+    return channel.stream_stream(f"/{AGGREGATED.name}/{method}")(timeout=20)
 
 
 async def ask(stream: Call, type_url: str, names: tuple[str, ...] = (), nonce: str = "", error: str = "") -> None:

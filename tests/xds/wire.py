@@ -10,7 +10,7 @@ from protos.discovery_pb2 import (
     DiscoveryResponse,
 )
 from xds.client import Answered, Client
-from xds.response import encode, next_offer
+from xds.response import Encoder, next_offer
 from xds.snapshot import Reference, Resource, Snapshot
 from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ROUTE
 
@@ -23,7 +23,12 @@ def fleet(pools: Mapping[str, str], listener: str = "1", cluster: str = "1") -> 
     return Snapshot(
         [
             *(
-                Resource(CLUSTER, name, f"cluster {name} {cluster}".encode(), frozenset({Reference(ENDPOINT, name)}))
+                Resource(
+                    CLUSTER,
+                    name,
+                    f"cluster {name} {cluster}".encode(),
+                    frozenset({Reference(ENDPOINT, name)}),
+                )
                 for name in pools
             ),
             *(Resource(ENDPOINT, name, f"members {name} {content}".encode()) for name, content in pools.items()),
@@ -105,7 +110,7 @@ class Wire:
         self.client.sent(offer, nonce)
         self.nonces[offer.type_url] = nonce
         kind = DeltaDiscoveryResponse if self.incremental else DiscoveryResponse
-        response = kind.FromString(encode(offer, nonce))
+        response = kind.FromString(Encoder().encode(offer, nonce))
         assert response.nonce == nonce
         return response
 

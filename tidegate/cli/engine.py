@@ -118,7 +118,8 @@ def command(
     A token is four bytes of text. Every answer says in its header x-served-by which engine gave it; real engines do
     not. POST /fault sets faults, GET /fault shows them: {"fail_rate": 0.5}, {"slow": 3}, {"hang": true},
     {"unhealthy": true}, {"freeze": true}, {"error_after": 5}, {"break_after": 5}, {"comments": true},
-    {"slow_health": 5}, {"slow_metrics": true}, {"unloaded": true}, {"die": true}, {"reset": true}.
+    {"slow_health": 5}, {"slow_metrics": true}, {"unloaded": true}, {"poison": "text"}, {"oom_tokens": 9000},
+    {"die": true}, {"reset": true}.
     """
     if len(profiles) not in {1, len(ports)}:
         raise click.UsageError(

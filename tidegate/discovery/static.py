@@ -21,7 +21,7 @@ def declared(config: Config) -> PoolsDeclared:
                 adapters=pool.adapters,
                 reckons=pickers.learns(pool.policy) or bool(pool.lanes) or pool.objective.ttft_seconds is not None,
                 told=pool.kv_events is not None,
-                vram=pool.vram.judged,
+                vram="ignore" if config.agents is None else pool.vram.judged,
                 health=(pool.health or config.health).rules,
                 kv_bytes_per_token=pool.vram.kv_bytes_per_token or expected(pool.models),
                 breaker=pool.breaker.rules,

@@ -61,7 +61,7 @@ class PoolSpec:
     adapters: tuple[str, ...] = ()
     reckons: bool = True
     told: bool = False
-    vram: Judged = "auto"
+    vram: Judged = "ignore"
     kv_bytes_per_token: int = KV_BYTES_PER_TOKEN
     breaker: BreakerRules | None = None
     health: HealthRules = RULES

@@ -86,6 +86,7 @@ class RequestEnded(NamedTuple):
         cached_tokens: those of its prompt that needed no prefill, where the engine said so.
         failed: the endpoint of the reservation failed it, even if another one served it then.
         ending: how it ended at the endpoint of the reservation; ``None`` where that is not known.
+        elsewhere: how further attempts ended, at the endpoints of these addresses.
     """
 
     reservation_id: str
@@ -95,6 +96,7 @@ class RequestEnded(NamedTuple):
     cached_tokens: int | None = None
     failed: bool = False
     ending: Ending | None = None
+    elsewhere: tuple[tuple[str, Ending], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,8 @@ class PoolHealth:
         believed = [one for one in present if not (doubted and one.weighed.hearsay)]
         condemned = sum(one.weighed.condemned for one in believed)
         panic = self._panics(condemned, len(present), now)
-        self.alarm = Alarm(panic, doubted, condemned, len(present))
+        # One endpoint that is alone is spared as well, but that says nothing of anything else.
+        self.alarm = Alarm(panic and len(present) > 1, doubted, condemned, len(present))
         out = set() if panic else self._out(believed, len(present), now)
         found = []
         for place, one in enumerate(members):

@@ -5,6 +5,7 @@ from functools import singledispatchmethod
 
 from tidegate.fleet.condition import REACHED, unreachable
 from tidegate.fleet.declaring import declared
+from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.events import (
     BlocksCleared,
     BlocksRemoved,
@@ -229,10 +230,22 @@ class Fleet(Known):
             alone = not self.ledger.inflight(reservation.address).requests
             if word := member.heard(reservation, event.ending or Ending.NEUTRAL, now, spec=pool.spec, alone=alone):
                 yield from self._heard(member, word, now)
+        if event.elsewhere and pool is not None:
+            yield from self._tried_elsewhere(event, reservation, pool.spec, now)
         # No tokens at all is no answer: embeddings have none, and say so, and must not make a chat look short.
         if pool is not None and event.output_tokens:
             pool.outputs.observe(reservation.kind, event.output_tokens)
         yield ReservationReleased(reservation)
+
+    def _tried_elsewhere(
+        self, event: RequestEnded, reservation: Reservation, spec: PoolSpec, now: float
+    ) -> Iterable[FleetChange]:
+        for address, ending in event.elsewhere:
+            if member := self._endpoints.get(address):
+                if ending is Ending.SERVED:
+                    member.condition.progressed_at = now
+                if word := member.heard(reservation, ending, now, spec=spec, alone=False):
+                    yield from self._heard(member, word, now)
 
     @_apply.register
     def _(self, event: BlocksStored, now: float) -> Iterable[FleetChange]:  # noqa: ARG002

@@ -1,7 +1,7 @@
 """What the words of all sources about one endpoint come to, before its pool is looked at.
 
 * A source whose word is no longer valid, or that says it does not know, speaks neither for nor against anybody. Only an
-  agent that has fallen silent is worth a little doubt: its node gets less, and is never ejected for it.
+  agent that knew something and fell silent is worth a little doubt: its node gets less, and is not ejected for it.
 * A failed connection, an open breaker, an agent's verdict and a lack of progress condemn alone.
 * Any other check condemns only while no request makes progress: a busy engine answers late, and is not failed.
 """
@@ -76,10 +76,11 @@ def weigh(said: Mapping[str, Said], progressed_at: float, now: float) -> Weighed
     until, progresses = math.inf, now - progressed_at < PROGRESS_SECONDS
     for source, (evidence, at) in said.items():
         verdict, ends = evidence.verdict, lasts_until(evidence, at)
-        if verdict is Verdict.UNKNOWN or now >= ends:
-            if source in HEARSAY and now < (forgotten := (at if now < ends else ends) + FORGOTTEN_SECONDS):
+        if verdict is Verdict.UNKNOWN:
+            continue
+        if now >= ends:
+            if source in HEARSAY and now < ends + FORGOTTEN_SECONDS:
                 doubts.append(AGENT_SILENT)
-                until = min(until, forgotten)
             continue
         until = min(until, ends)
         if verdict is Verdict.SOUND:

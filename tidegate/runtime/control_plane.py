@@ -30,7 +30,7 @@ from tidegate.fleet.events import (
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
-from tidegate.runtime import parts, ports, services, shared_limits, told_caches
+from tidegate.runtime import kept_endpoints, parts, ports, services, shared_limits, told_caches
 from tidegate.runtime.alone import Alone
 from tidegate.runtime.changeover import Changeover
 from tidegate.runtime.correlation import Correlation
@@ -46,6 +46,7 @@ from tidegate.runtime.reload import ConfigFile
 from tidegate.runtime.services import BindError
 from tidegate.runtime.tenants import Tenants
 from tidegate.runtime.workers.team import Team
+from tidegate.runtime.xds_clients import XdsClients
 from tidegate.scheduling import pickers
 from tidegate.telemetry import access_log, admin, status
 from tidegate.telemetry.discovery import DiscoveryCollector
@@ -106,10 +107,17 @@ class ControlPlane:
         self._publisher = Publisher(self._discovery, self._weighed, time.monotonic)
         self._told = KvWatch(self._apply, self._metrics.kv_events, random.SystemRandom())
         self._watched = ConfigFile(file, config, self._adjusted)
-        self._discovered = Discovered(lambda: self._declare(self._config))
+        kept = kept_endpoints.remembered(config.control.state_dir)
+        remembered = {(name, pool.kind): pool.found for name, pool in kept.items()}
+        self._discovered = Discovered(lambda: self._declare(self._config), remembered=remembered)
         self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
         known_to_all = (self._fleet, self._apply, self._metrics, config, self._watched.readjust, waiting_room)
-        self._parts = (*parts.made(Surroundings(*known_to_all)), shared_limits.keeping(self._tenants, config))
+        self._parts = (
+            *parts.made(Surroundings(*known_to_all)),
+            shared_limits.keeping(self._tenants, config),
+            kept_endpoints.KeptEndpoints(self._discovered, config),
+            XdsClients(self._discovery, self._metrics),
+        )
         self._config = self._adjusted(config)
         self._changeover = Changeover(
             *(self._deciding, self._declare, self._ask_for, self._discovered.synced),
@@ -225,6 +233,7 @@ class ControlPlane:
                     cached_tokens=record.usage.cached_tokens,
                     failed=record.failed_by_pick,
                     ending=record.ending_at_pick,
+                    elsewhere=record.elsewhere,
                 )
             )
         # Another decision on it than the one that Envoy followed, if there is one, came to nothing.
@@ -233,6 +242,7 @@ class ControlPlane:
 
     def _request_progressed(self, record: RequestRecord) -> None:
         if record.reservation:
+            self._tenants.progressed(record.reservation)
             self._apply(RequestProgressed(record.reservation))
 
     def _weighed(self) -> tuple[PoolView, ...]:

@@ -7,7 +7,8 @@ import functools
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from tidegate.config import Config
 from tidegate.config_discovery import Discovery
@@ -60,8 +61,13 @@ class Discovered:
         changed: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
         make: SourceMaker = source,
+        remembered: Mapping[tuple[str, str], tuple[Found, ...]] = MappingProxyType({}),
     ) -> None:
-        """Call ``changed`` when ``declared`` would return something else; ``clock`` gives seconds, monotonic."""
+        """Call ``changed`` when ``declared`` would return something else; ``clock`` gives seconds, monotonic.
+
+        What is ``remembered`` of a pool's source of a kind, from before a restart, goes on until that source is read.
+        """
+        self._remembered = remembered
         self._changed = changed
         self._clock = clock
         self._make = make
@@ -72,6 +78,7 @@ class Discovered:
         self._tasks: asyncio.TaskGroup | None = None
         self._news = asyncio.Event()
         self._whole = asyncio.Event()
+        self._read = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -107,11 +114,11 @@ class Discovered:
             if before is not None:
                 _stop(before)
             rules = Rules(allows(settings.allow), settings.max_shrink, settings.hold_seconds, settings.lingers)
-            followed = _Followed(pool, settings, Held(rules, before.held.endpoints if before else ()))
+            known = before.held.endpoints if before else self._remembered.get((pool, settings.kind), ())
+            followed = _Followed(pool, settings, Held(rules, known))
             self._followed[pool] = followed
             self._start(followed)
-        if not self.unready():
-            self._whole.set()
+        self._look_whether_whole()
 
     def declared(self, config: Config) -> PoolsDeclared:
         """Return the pools of ``config`` with all their endpoints, listed and found.
@@ -161,8 +168,16 @@ class Discovered:
         ]
 
     async def whole(self) -> None:
-        """Wait until every source has made a complete pass, once; sources that come later are not waited for."""
+        """Wait until every source has made a complete pass or is remembered; later ones are not waited for."""
         await self._whole.wait()
+
+    async def read(self) -> None:
+        """Wait until every source has made a complete pass."""
+        await self._read.wait()
+
+    def found(self) -> dict[str, tuple[str, tuple[Found, ...]]]:
+        """Return by pool the kind of its source, and what is held to be true of that."""
+        return {name: (one.settings.kind, one.held.endpoints) for name, one in self._followed.items()}
 
     @property
     def is_whole(self) -> bool:
@@ -244,7 +259,13 @@ class Discovered:
             self._say(one)
         if changed:
             self._changed()
+        self._look_whether_whole()
+
+    def _look_whether_whole(self) -> None:
+        """Note whether something is known of every source now, and whether every one was read."""
         if not self.unready():
+            self._read.set()
+        if all(one.held.ready or one.held.endpoints for one in self._followed.values()):
             self._whole.set()
 
     def _say(self, one: _Followed) -> None:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from extproc.picker_gateway import Picked, Settings
 from tidegate.config import Config
 from tidegate.fleet.events import FleetEvent, RequestEnded, RequestProgressed, RequestReserved
+from tidegate.fleet.evidence import Ending
 from tidegate.scheduling.dispatch import Decision
+from tidegate.telemetry.endings import of_status
 from tidegate.telemetry.outcome import Outcome
 from tidegate.telemetry.record import NO_USAGE, RequestRecord, Usage
 
@@ -56,7 +58,7 @@ class PickedRequests:
         """Release what was reserved, and count the request."""
         self._open.discard(picked.decision.reservation.id)
         record = _record(picked)
-        self._apply(RequestEnded(record.reservation, record.usage.completion_tokens))
+        self._apply(RequestEnded(record.reservation, record.usage.completion_tokens, ending=_ending(picked)))
         self._record(record)
 
 
@@ -95,6 +97,13 @@ def _usage(picked: Picked) -> Usage:
         return Usage()
     told = picked.answer.tokens
     return Usage(told.prompt, told.completion, told.cached, told.reasoning)
+
+
+def _ending(picked: Picked) -> Ending | None:
+    """Return how it ended at its endpoint; ``None`` where that is not known, as of who broke an answer off."""
+    if not picked.status or not picked.whole:
+        return None
+    return of_status(picked.status, failed=picked.answer is not None and picked.answer.failed)
 
 
 def _outcome(picked: Picked) -> Outcome:

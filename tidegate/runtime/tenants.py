@@ -57,6 +57,11 @@ class Tenants:
         """Give back what was taken for a request that went nowhere, or whose end was never told."""
         self._allowance.release(request_id)
 
+    def progressed(self, request_id: str) -> None:
+        """Take note that a request goes on, which another replica may have let in that is no more."""
+        if self.shared is not None:
+            self.shared.progressed(request_id)
+
     def ended(self, record: RequestRecord) -> None:
         """Settle a request that is over by what it used, as far as that is known.
 

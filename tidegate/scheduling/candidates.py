@@ -70,10 +70,9 @@ class Lookout:
         screened = screen(request, allowed, filters, steps) if allowed else Screened((), doubtful=True)
         return Looked(allowed, screened.kept, () if quota is None else everybody)
 
-    def decided(self, pool: str, looked: Looked, pick: str) -> None:
-        """Take note that ``pick`` was chosen after a look at ``pool``."""
-        if looked.turned:
-            self._quotas[pool].decided(looked.turned, pick)
+    def decided(self, pool: str, turned: Sequence[EndpointView], pick: str) -> None:
+        """Take note that of ``turned``, as a look at ``pool`` returned them, ``pick`` was chosen."""
+        self._quotas[pool].decided(turned, pick)
 
     def keep(self, pools: Iterable[str]) -> None:
         """Forget what is remembered of all pools but these."""

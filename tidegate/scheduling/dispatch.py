@@ -208,7 +208,8 @@ class Dispatcher:
         recorded = Recorded(rng) if self._sample and rng.random() < self._sample else None
         ranked = picker.rank(request, looked.kept, recorded or rng)
         addresses = tuple(endpoint.address for endpoint in named(request, ranked, looked, policy.destinations))
-        self._lookout.decided(name, looked, addresses[0])
+        if looked.turned:
+            self._lookout.decided(name, looked.turned, addresses[0])
         cached = ranked[0].cached_tokens
         reservation = Reservation(
             id=request.id,

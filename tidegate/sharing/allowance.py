@@ -20,8 +20,10 @@ from tidegate.sharing.courier import Courier
 from tidegate.sharing.names import Names
 from tidegate.sharing.operations import Named, ReplyError
 
-MOST_AT_ONCE: Final = 500
-"""Requests and accounts that are told, renewed or looked at in one call: about a millisecond of Redis's time."""
+MOST_TOLD: Final = 100
+MOST_RENEWED: Final = 500
+MOST_LOOKED_AT: Final = 500
+"""Requests and accounts in one call: a few milliseconds of Redis's time (measured)."""
 
 ROUNDS: Final = 3
 """How often a lease is renewed in its time."""
@@ -160,6 +162,11 @@ class SharedAllowance:
             self._observer.decided_alone()
         return Answer(exceeded, standing([self._share.left(account, now) for account in accounts]))
 
+    def progressed(self, request_id: str) -> None:
+        """Renew the lease of a request that another replica let in, which may be no more; ours are renewed anyway."""
+        if self._scopes and self._share.holds(request_id) is None:
+            self._courier.say(operations.renew([self._names.request(request_id)]))
+
     def settle(self, request_id: str, input_tokens: int | None, output_tokens: int | None) -> Settled | None:
         """Correct what a request took by what it used, in tokens; what is unknown was what was expected.
 
@@ -217,14 +224,23 @@ class SharedAllowance:
         self._seen.clear()
         self._share.forgotten(self._courier.now())
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there is more to be told at once."""
+        return self._share.has_untold or bool(self._renewing)
+
     def news(self) -> Iterator[Telling]:
-        """Yield what was used, and is held, without Redis's knowledge."""
+        """Yield what was used, and is held, without Redis's knowledge; and leases to be renewed."""
         self._divide()
-        debts, untold = self._share.owed(self._courier.now()), self._share.untold(MOST_AT_ONCE)
+        debts, untold = self._share.owed(MOST_TOLD, self._courier.now()), self._share.untold(MOST_TOLD)
         if debts or untold:
             self._number += 1
             told = [(self._named(account), amount) for account, amount in debts]
             yield operations.tell(self._number, told, map(self._told, untold)), None
+        if self._renewing:
+            some = [self._renewing.popleft() for _ in range(min(MOST_RENEWED, len(self._renewing)))]
+            names = {self._names.request(request_id): request_id for request_id in some}
+            yield operations.renew(list(names)), lambda gone: self._given_back(gone, names)
 
     def _divide(self) -> None:
         self._share.parts = max(self._least, self._courier.replicas)
@@ -234,21 +250,15 @@ class SharedAllowance:
         return self._names.request(request_id), held.cost, [self._named(account) for account in held.accounts]
 
     def beat(self) -> Iterator[Telling]:
-        """Yield some leases to be renewed, and some accounts to be looked at."""
+        """Yield some accounts to be looked at; begin to renew leases when that is due."""
         now = time.monotonic()
         if not self._renewing and now >= self._renew_at:
             self._renewing.extend(self._share.shared())
             self._renew_at = now + self._lease / ROUNDS
-        if self._renewing:
-            # All of a round within some seconds, however many there are.
-            most = max(MOST_AT_ONCE, len(self._renewing) // 4)
-            some = [self._renewing.popleft() for _ in range(min(most, len(self._renewing)))]
-            names = {self._names.request(request_id): request_id for request_id in some}
-            yield operations.renew(list(names)), lambda gone: self._given_back(gone, names)
         if not self._looking:
             self._looking.extend(self._share.every())
         if self._looking:
-            accounts = [self._looking.popleft() for _ in range(min(MOST_AT_ONCE, len(self._looking)))]
+            accounts = [self._looking.popleft() for _ in range(min(MOST_LOOKED_AT, len(self._looking)))]
             yield operations.look(map(self._named, accounts)), lambda used: self._looked(accounts, used)
 
     def _given_back(self, gone: str, names: Mapping[str, str]) -> None:

@@ -46,6 +46,11 @@ class Clerk(Protocol):
         """Redis knows nothing (any more)."""
         ...
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there is more to be told at once."""
+        ...
+
     def news(self) -> Iterator[Telling]:
         """Yield what is to be told now, with what is called with the result once that has come.
 

@@ -27,8 +27,8 @@ logger = logging.getLogger("tidegate.redis")
 BEAT_SECONDS: Final = 1.0
 """Pause between two calls when there is nothing to say: replicas that are heard count, and are told what is."""
 
-MOST_OPERATIONS: Final = 256
-"""In one call: about a millisecond of Redis's time."""
+MOST_OPERATIONS: Final = 64
+"""Reservations, and ends of requests, in one call: one or two milliseconds of Redis's time (measured)."""
 
 MOST_NEWS: Final = 100_000
 """Ends of requests that wait to be told. What is dropped beyond comes back with its lease."""
@@ -60,6 +60,7 @@ class Courier:
         self._replica = secrets.token_hex(8)
         self._rng = secrets.SystemRandom()
         self._link: Link | None = None
+        self._calls = self._answered = 0
         self._waiting: deque[Ticket] = deque()
         self._news: deque[Operation] = deque(maxlen=MOST_NEWS)
         self._again: list[Telling] = []
@@ -153,7 +154,7 @@ class Courier:
         if not self._breaker.is_closed or not self._gathering.epoch:
             return batch  # first it is to show that it works; what is used meanwhile is given back here, not there
         now = self._time()
-        batch.told = [*self._again, *self._clerk.news()]
+        batch.told = self._again or list(self._clerk.news())
         if now >= self._beat_at:
             batch.beat = list(self._clerk.beat())
             self._beat_at = now + BEAT_SECONDS
@@ -176,6 +177,7 @@ class Courier:
                 await link.close()
                 raise
             self._link = link
+        self._calls += 1
         not_after = self.now() + self._times.call + LATE_SECONDS if batch.tickets else 0.0
         return await within(
             self._times.call,
@@ -187,6 +189,8 @@ class Courier:
                     f"{not_after:.6f}",
                     f"{self._times.lease:.3f}",
                     operations.encoded(batch.operations()),
+                    str(self._calls),
+                    str(self._answered),
                 )
             ),
         )
@@ -196,22 +200,22 @@ class Courier:
             # Its clock was set, and by now ours is too.
             self._give_up(batch)
             return
+        self._again, self._answered = [], self._calls
         first = not self._gathering.epoch
         if self._gathering.heard(reply.epoch, reply.age, reply.replicas, reply.here, self._time()):
             if not first:
                 self._observer.forgot()
-            self._again.clear()
             self._give_up(batch, told=False)
             self._clerk.forgotten()
-            self._something.set()
         else:
-            self._again.clear()
             for (_, done), result in zip((*batch.told, *batch.beat), reply.results, strict=False):
                 if done is not None:
                     done(result)
             first_ticket = len(batch) - len(batch.tickets)
             for ticket, result in zip(batch.tickets, reply.results[first_ticket:], strict=True):
                 ticket.give(result)
+        if self._clerk.has_news:
+            self._something.set()
         self._note("" if self.can_be_asked else "what the others know is awaited")
 
     async def _failed(self, batch: Batch, error: Exception, began: float) -> None:
@@ -246,9 +250,10 @@ class Courier:
         link, self._link = self._link, None
         batch = Batch()
         batch.news = [*itertools.islice(self._news, MOST_OPERATIONS), operations.LEAVE]
-        arguments = (self._replica, self._gathering.epoch, "-", "0", f"{self._times.lease:.3f}")
+        about = (self._replica, self._gathering.epoch, secrets.token_hex(8), "0", f"{self._times.lease:.3f}")
+        asked = (operations.encoded(batch.operations()), str(self._calls + 1), str(self._answered))
         try:
-            await within(self._times.call, link.call((*arguments, operations.encoded(batch.operations()))))
+            await within(self._times.call, link.call((*about, *asked)))
         except LinkError:
             pass
         finally:

@@ -4,9 +4,9 @@
 --       2 used     hash: account -> "used at kind amount capacity"; kind m(inute), d(ay), f (in flight)
 --       3 held     hash: request -> "day input output account unit account unit ..."; unit r(equests), i, o, t(okens)
 --       4 leases   sorted set: request, by when its lease ends
---       5 replicas hash: replica -> "seen number"; number: the last telling of it that was taken
--- ARGV: 1 replica, 2 the epoch that it knows, 3 a new epoch if there is none, 4 not after (0: at any time),
---       5 lease (seconds), 6 the operations (JSON)
+--       5 replicas hash: replica -> "seen number call"; number: the last telling of it that was taken; call: its last call
+-- ARGV: 1 replica, 2 the epoch that it knows, 3 a new epoch if one is needed, 4 not after (0: at any time),
+--       5 lease (seconds), 6 the operations (JSON), 7 the number of this call, 8 of the last one that was answered
 -- Returns state, epoch, its age, now, replicas, those of them that are here, then a result for each operation. state: "ok"; "late": it is past
 -- "not after", and nothing was done; "epoch": the replica knows another one, and nothing was done.
 --
@@ -42,13 +42,13 @@ if now - last > GAP then
 end
 redis.call('HSET', KEYS[1], 'last', text(now))
 
-local told = -1
+local told, last_call = -1, 0
 local replicas, here = 1, 1
 local all = redis.call('HGETALL', KEYS[5])
 for at = 1, #all, 2 do
-  local seen, number = string.match(all[at + 1], '(%S+) (%S+)')
+  local seen, number, call = string.match(all[at + 1], '(%S+) (%S+) (%S+)')
   if all[at] == ARGV[1] then
-    told = tonumber(number)
+    told, last_call = tonumber(number), tonumber(call)
   elseif now - tonumber(seen) > FORGET then
     redis.call('HDEL', KEYS[5], all[at])
   elseif now - tonumber(seen) <= SEEN then
@@ -57,10 +57,17 @@ for at = 1, #all, 2 do
   end
 end
 
+if epoch == ARGV[2] and last_call < tonumber(ARGV[8]) then
+  -- What was answered is not here: this is an older memory, or that of another. Begin a new one, which all tell again.
+  redis.call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  epoch, began, replicas, here = ARGV[3], now, 1, 1
+  redis.call('HSET', KEYS[1], 'epoch', epoch, 'began', text(now))
+end
+
 local reply = {'ok', epoch, text(now - began), text(now), tostring(replicas), tostring(here)}
 if epoch ~= ARGV[2] then
   reply[1] = 'epoch'
-  redis.call('HSET', KEYS[5], ARGV[1], text(now) .. ' -1')
+  redis.call('HSET', KEYS[5], ARGV[1], text(now) .. ' -1 ' .. ARGV[7])
   return reply
 end
 
@@ -234,7 +241,7 @@ end
 for _, operation in ipairs(cjson.decode(ARGV[6])) do
   reply[#reply + 1] = operations[operation[1]](unpack(operation, 2))
 end
-if told then redis.call('HSET', KEYS[5], ARGV[1], text(now) .. ' ' .. tostring(told)) end
+if told then redis.call('HSET', KEYS[5], ARGV[1], text(now) .. ' ' .. tostring(told) .. ' ' .. ARGV[7]) end
 for name in pairs(changed) do
   local one = book[name]
   redis.call('HSET', KEYS[2], name, table.concat({

@@ -129,6 +129,17 @@ def of_last(entry: HTTPAccessLogEntry, *, begun: bool, failed: bool) -> Attempt 
     return None if ending is None else Attempt(address, ending)
 
 
+def of_status(status: int, *, failed: bool) -> Ending:
+    """Return how a request ended whose answer came to its end, where errors are not read: a 503 may be load.
+
+    Args:
+        status: of the answer.
+        failed: there was an error in it.
+    """
+    ending = _by_status(status, Said.BUSY.value)
+    return Ending.BROKEN_ANSWER if failed and ending is Ending.SERVED else ending
+
+
 def _by_flag(flags: ResponseFlags, *, begun: bool, sent: int) -> Ending | None:
     """Return the ending that ``flags`` tell; ``None`` where they tell only that retries are used up."""
     if flags.downstream_connection_termination or flags.downstream_remote_reset or flags.duration_timeout:
@@ -150,8 +161,10 @@ def _by_answer(status: int, noted: Mapping[str, Value], *, failed: bool) -> Endi
         return _by_status(status, noted["said"].string_value if "said" in noted else "")
     if "broken" in noted:
         code = noted["code"].string_value if "code" in noted else ""
-        told = int(code) if code.isascii() and code.isdigit() and len(code) == 3 else 500
-        ending = _by_status(told, noted["broken"].string_value)
+        word = noted["broken"].string_value
+        unsaid = 503 if word == Said.BUSY.value else 500
+        told = int(code) if code.isascii() and code.isdigit() and len(code) == 3 else unsaid
+        ending = _by_status(told, word)
         return Ending.BROKEN_ANSWER if ending in (Ending.SERVER_ERROR, Ending.SERVED) else ending
     return Ending.BROKEN_ANSWER if failed else Ending.SERVED
 

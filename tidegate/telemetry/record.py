@@ -178,6 +178,13 @@ class RequestRecord(NamedTuple):
         return None
 
     @property
+    def elsewhere(self) -> tuple[Attempt, ...]:
+        """How attempts ended at other endpoints than that."""
+        if self.attempts < 2:
+            return ()
+        return tuple(attempt for attempt in self.tried if attempt.address != self.named)
+
+    @property
     def failed_by_pick(self) -> bool:
         """Whether the endpoint that was picked failed it, even if another one served it after that."""
         elsewhere = self.served is not None and self.named is not None and self.served != self.named

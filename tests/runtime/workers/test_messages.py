@@ -1,6 +1,7 @@
 """What the processes say to each other comes out as it went in."""
 
 import math
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -95,7 +96,7 @@ def without_reckonings(view: EndpointView) -> EndpointView:
 
 
 def test_a_welcome_makes_an_equal_fleet() -> None:
-    fleet = fleet_of(pool(A, B))
+    fleet = fleet_of(replace(pool(A, B), vram="growth"))
     fleet.apply(LoadReported(A, EngineReport(3.0, 1.0, 0.5, None, None, math.inf)), 1.0)
     for free in (8 << 30, 1 << 28):
         fleet.apply(GpuMemoryReported(A, GpuMemory(80 << 30, free, 9.0)), 1.5)

@@ -10,7 +10,7 @@ from tidegate.scheduling.filters import Step, chain, needed, screen
 
 
 def test_the_filters_are_those_of_the_files() -> None:
-    expected = ("adapter", "breaker", "fits", "healthy", "model", "reachable", "role", "saturation")
+    expected = ("adapter", "breaker", "fits", "healthy", "model", "reachable", "role", "saturation", "vram")
     assert filters.names() == expected
     assert {found.name for found in map(filters.find, filters.names()) if found.hard} == {"healthy", "model", "role"}
     assert {found.name for found in map(filters.find, filters.names()) if found.heeds_health} == {"breaker", "healthy"}

@@ -38,14 +38,6 @@ def test_the_batch_must_have_room_for_one_more() -> None:
     assert not kept(candidate(A, requests=4, max_running=4))
 
 
-def test_a_full_vram_is_unfit_for_a_large_request_and_fit_for_a_small_one() -> None:
-    full = candidate(A, vram_room=6500.0)
-    assert kept(full, prompt=500)
-    assert not kept(full, prompt=20_000)
-    assert kept(full._replace(cached_tokens=14_000), prompt=20_000)
-    assert kept(candidate(A), prompt=20_000)
-
-
 def test_what_is_not_said_is_no_reason() -> None:
     assert kept(candidate(A, kv_usage=1.0, requests=1000), prompt=10**9)
 
@@ -58,6 +50,5 @@ def test_it_reckons_as_the_view_does(offered: list[EndpointView], prompt: int, o
         for endpoint in offered
         if (endpoint.max_running is None or endpoint.requests < endpoint.max_running)
         and ((free := endpoint.kv_free_tokens) is None or free >= prompt + output - endpoint.cached_tokens)
-        and ((room := endpoint.vram_room_tokens) is None or room >= prompt + output - endpoint.cached_tokens)
     ]
     assert list(fits.keep(request, offered)) == expected

@@ -26,7 +26,7 @@ def taken(made: Share, number: str, tokens: int, now: float = NOON) -> bool:
 
 
 def owed(made: Share, now: float = NOON) -> list[float]:
-    return [amount for _, amount in made.owed(now)]
+    return [amount for _, amount in made.owed(10, now)]
 
 
 def test_a_replica_alone_keeps_its_share() -> None:

@@ -17,7 +17,7 @@ from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.view import EndpointView
 from tidegate.scheduling.request import InferenceRequest
 
-DEFAULT = ("reachable", "breaker", "adapter", "fits")
+DEFAULT = ("reachable", "breaker", "adapter", "vram", "fits")
 """The filters of a pool that names none, besides the hard ones."""
 
 

@@ -1,7 +1,7 @@
 """Leaves out endpoints that cannot take the request into their batch now.
 
-It fits where the KV cache, and the VRAM where that is what bounds it, has room for the prompt (less what is cached of
-it) and the answer expected, and the batch has room for one more. What an endpoint does not say is no reason against it.
+It fits where the KV cache has room for the prompt (less what is cached of it) and the answer expected, and the batch
+has room for one more. What an endpoint does not say is no reason against it.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ def keep(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Seque
     needed = request.prompt.tokens + (request.output_tokens or 0)
     kept = []
     for endpoint in candidates:
-        most, capacity, room = endpoint.max_running, endpoint.kv_capacity_tokens, endpoint.vram_room_tokens
+        most, capacity = endpoint.max_running, endpoint.kv_capacity_tokens
         if most is not None and endpoint.requests >= most:
             continue
         if capacity is not None:
@@ -23,7 +23,5 @@ def keep(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Seque
             usage, least = endpoint.kv_usage, needed - endpoint.cached_tokens
             if capacity - endpoint.tokens < least or (usage is not None and capacity - usage * capacity < least):
                 continue
-        if room is not None and room < needed - endpoint.cached_tokens:
-            continue
         kept.append(endpoint)
     return kept

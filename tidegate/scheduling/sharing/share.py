@@ -197,15 +197,20 @@ class Share:
 
     # -- what the store knows
 
-    def owed(self, now: float) -> list[tuple[Account, float]]:
-        """Return what was used without the store's knowledge, which it is told now."""
+    @property
+    def has_untold(self) -> bool:
+        """Whether there may be something that the store is to be told."""
+        return bool(self._owing or self._untold)
+
+    def owed(self, most: int, now: float) -> list[tuple[Account, float]]:
+        """Return up to ``most`` debts: what was used without the store's knowledge, which it is told now."""
         owed = []
-        for account in self._owing:
+        for account in [*itertools.islice(self._owing, most)]:
             account.refresh(now, self.parts)
             if account.unknown > 0:
                 owed.append((account, account.unknown))
                 account.unknown = 0.0
-        self._owing.clear()
+            del self._owing[account]
         return owed
 
     def untold(self, most: int) -> list[tuple[str, Held]]:
