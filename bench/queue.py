@@ -217,8 +217,9 @@ def told(run: Run) -> Iterator[str]:
         statuses = ", ".join(f"{count} {status or 'left'}" for status, count in found.statuses.items())
         share = found.good / max(1, found.requests)
         yield f"  {name:7}{found.requests:6} sent, {share:6.1%} good, TTFT {_times(found.ttft)}; {statuses}"
-    if run.total.waited.p50 is not None:
-        yield f"  waited {_times(run.total.waited)}; estimates were off by {_times(run.total.error)}"
+    for name, found in run.classes.items():
+        if found.waited.p50 is not None:
+            yield f"  {name:7}waited {_times(found.waited)}; estimates were off by {_times(found.error)}"
 
 
 def _times(found: Percentiles) -> str:
