@@ -13,6 +13,8 @@ import pytest
 
 from tests.e2e.queueing import BATCH, Answer, ask, client, queueing, waiting
 from tests.e2e.stack import Stack, engines, fetch, start_engine, until, up
+from tests.e2e.workers import running as running_workers
+from tests.e2e.workers import with_workers
 from tests.ports import free_port
 
 
@@ -124,3 +126,30 @@ async def test_requests_wait_for_a_fleet_that_is_down_and_go_when_it_is_back(tmp
             assert waiting(stack) == 0
         finally:
             engine.kill()
+
+
+async def test_workers_have_a_queue_each_and_hear_of_room_that_others_made(tmp_path: Path) -> None:
+    with engines(tmp_path, "a100") as ports:
+        config = with_workers(ports)
+        config["pools"][0]["queue"] = {"max_running": BATCH, "max_requests": 12}
+        with running_workers(tmp_path, config) as (stack, workers):
+            async with client() as session:
+                running = await fill(session, stack, BATCH, 150)
+                answers = await asyncio.gather(*(ask(session, stack, 10) for _ in range(10)))
+                assert {one.status for one in answers} == {200}
+                assert all("x-tidegate-queue-seconds" in one.headers for one in answers)
+                assert {(await one).status for one in running} == {200}
+                stack.settle()
+                assert waiting(stack) == 0
+                assert stack.total("tidegate_queue_left_total", outcome="admitted") == 10
+                # What waits in a worker that is killed is lost with it, and is not counted for ever.
+                running = await fill(session, stack, BATCH, 1_500)
+                tasks = [asyncio.create_task(ask(session, stack, 10)) for _ in range(10)]
+                await asyncio.to_thread(until, lambda: waiting(stack) == 10, 10, "ten wait")
+                await asyncio.to_thread(workers.process(0).kill)
+                await asyncio.to_thread(until, lambda: 0 < waiting(stack) < 10, 10, "those of one worker are gone")
+                await leave(running)
+                statuses = {one.status for one in await asyncio.gather(*tasks)}
+                assert statuses == {200, 503}
+            stack.settle()
+            assert waiting(stack) == 0

@@ -15,6 +15,9 @@ TICK_SECONDS = 0.25
 """How often it is looked for room that came about without an event: an engine reported, or one that is back may have
 more."""
 
+IDLE_TICKS = 4
+"""Every how many of them the pools are looked at although nothing waits, to learn how large their endpoints are."""
+
 ADMITTED, CANCELLED, REFUSED = "admitted", "cancelled", "refused"
 """How a wait ends, besides the reasons to be turned away."""
 
@@ -92,7 +95,10 @@ class WaitingRoom:
     async def run(self) -> None:
         """Look for room again and again, for ever."""
         while True:
-            await asyncio.sleep(TICK_SECONDS)
+            for _ in range(IDLE_TICKS):
+                await asyncio.sleep(TICK_SECONDS)
+                if self._waits:
+                    self._look()
             self._look()
 
     def close(self) -> None:
