@@ -60,10 +60,12 @@ class WaitingRoom:
     def ask(self, request: InferenceRequest, asker: Asker) -> "Decision | Refusal | Turnaway | Wait":
         """Decide on ``request``, now if it is its turn."""
         now = self._clock()
-        return self._answered(self._admission.ask(request, now, asker), request, asker, now)
+        outcome = self._admission.ask(request, now, asker)
+        self._figures.received(outcome.pool)
+        return self._answered(outcome, request, asker, now)
 
     def wait(self, request: InferenceRequest, asker: Asker) -> "Decision | Refusal | Turnaway | Wait":
-        """Do the same with a request that found no room."""
+        """Do the same with a request that found no room, and was counted by whoever looked."""
         now = self._clock()
         return self._answered(self._admission.wait(request, now, asker), request, asker, now)
 
