@@ -195,6 +195,13 @@ async def test_what_nobody_serves_is_refused_and_not_kept() -> None:
     assert place.counted() == {}
 
 
+async def test_every_request_that_asks_here_is_counted_as_come() -> None:
+    place = Place()
+    place.fill()
+    place.wait("waits", -1)
+    assert ("received", ("default",), MOST + 1) in place.tally.take()
+
+
 async def test_what_waits_is_shown() -> None:
     place = Place()
     place.fill()

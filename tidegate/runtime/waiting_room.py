@@ -15,6 +15,9 @@ TICK_SECONDS = 0.25
 """How often it is looked for room that came about without an event: an engine reported, or one that is back may have
 more."""
 
+IDLE_TICKS = 4
+"""Every how many of them the pools are looked at although nothing waits, to learn how large their endpoints are."""
+
 ADMITTED, CANCELLED, REFUSED = "admitted", "cancelled", "refused"
 """How a wait ends, besides the reasons to be turned away."""
 
@@ -57,10 +60,12 @@ class WaitingRoom:
     def ask(self, request: InferenceRequest, asker: Asker) -> "Decision | Refusal | Turnaway | Wait":
         """Decide on ``request``, now if it is its turn."""
         now = self._clock()
-        return self._answered(self._admission.ask(request, now, asker), request, asker, now)
+        outcome = self._admission.ask(request, now, asker)
+        self._figures.received(outcome.pool)
+        return self._answered(outcome, request, asker, now)
 
     def wait(self, request: InferenceRequest, asker: Asker) -> "Decision | Refusal | Turnaway | Wait":
-        """Do the same with a request that found no room."""
+        """Do the same with a request that found no room, and was counted by whoever looked."""
         now = self._clock()
         return self._answered(self._admission.wait(request, now, asker), request, asker, now)
 
@@ -92,7 +97,10 @@ class WaitingRoom:
     async def run(self) -> None:
         """Look for room again and again, for ever."""
         while True:
-            await asyncio.sleep(TICK_SECONDS)
+            for _ in range(IDLE_TICKS):
+                await asyncio.sleep(TICK_SECONDS)
+                if self._waits:
+                    self._look()
             self._look()
 
     def close(self) -> None:

@@ -24,6 +24,10 @@ def count_everything(figures: Figures) -> None:
         figures.picked("one", "10.0.0.1:1", "random")
         figures.tokens_counted("exact", 0.001)
         figures.decided(0.0001)
+        figures.queued("one", "interactive")
+    figures.unqueued("one", "interactive", "admitted", 1.5)
+    figures.wait_foretold("one", -0.5)
+    figures.turned_away("one", "batch", "queue_full")
     figures.decided(0.25)
     figures.refused("chat_completions", "invalid_json")
     figures.ext_proc_closed("finished")
@@ -62,6 +66,8 @@ def test_what_a_dead_worker_had_open_is_lost_once() -> None:
     text = metrics.render().decode()
     assert "tidegate_ext_proc_inflight_streams 0.0" in text
     assert 'tidegate_ext_proc_streams_total{outcome="failed"} 1.0' in text
+    assert 'tidegate_queue_requests{class="interactive",pool="one"} 0.0' in text
+    assert 'tidegate_queue_left_total{class="interactive",outcome="failed",pool="one"} 2.0' in text
 
 
 def test_only_figures_can_be_called() -> None:
