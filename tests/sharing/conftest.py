@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.sharing.redis_server import RedisServer, redis_server
+from tidegate.scheduling.sharing import gathering
 from tidegate.sharing import courier
 
 
@@ -14,6 +15,7 @@ from tidegate.sharing import courier
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have replicas say more often that they are there: the tests wait for that."""
     monkeypatch.setattr(courier, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(gathering, "TELL_SECONDS", 0.3)
 
 
 @pytest.fixture

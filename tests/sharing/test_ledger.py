@@ -107,6 +107,17 @@ def test_a_minute_gives_back_evenly_by_redis_own_clock(ledger: Ledger) -> None:
     assert used == pytest.approx(50 - (after.now - before.now) * 100, abs=0.01)
 
 
+def test_a_clock_that_went_back_goes_on_from_there_and_no_day_comes_twice(ledger: Ledger, redis: RedisServer) -> None:
+    minute, day = Limit(Unit.TOKENS, Window.MINUTE, 600_000), Limit(Unit.TOKENS, Window.DAY, 100)
+    ahead = time.time() + 90_000
+    redis.do("HSET", KEYS[1], minute.name, f"100000 {ahead} m 600000 600000", day.name, f"70 {ahead} d 100 100")
+    ledger.one(operations.reserve("a", Cost(10, 0), map(named, (minute, day))))
+    time.sleep(0.05)
+    used, of_the_day = looked(ledger, minute, day)
+    assert 90_000 < used <= 99_600
+    assert of_the_day == 80
+
+
 def test_what_is_told_is_taken_in_once(ledger: Ledger) -> None:
     limits = [Limit(Unit.TOKENS, Window.DAY, 100), Limit(Unit.TOKENS, Window.IN_FLIGHT, 100)]
     telling = operations.tell(1, [(named(limits[0]), 30.0)], [("a", Cost(30, 0), [named(limit) for limit in limits])])

@@ -273,7 +273,8 @@ class SharedAllowance:
             return  # what is known stays what was seen before
         if len(used) == len(accounts):
             self._seen |= {account: (amount, now) for account, amount in zip(accounts, used, strict=True)}
-            self._share.seen(accounts, used, now)
+            if self._courier.can_be_asked:  # before that, Redis knows of a part of what is used
+                self._share.seen(accounts, used, now)
 
     def _named(self, account: Account) -> Named:
         return self._names.account(account.scope, account.limit.name), account.limit

@@ -154,7 +154,8 @@ class Courier:
         if not self._breaker.is_closed or not self._gathering.epoch:
             return batch  # first it is to show that it works; what is used meanwhile is given back here, not there
         now = self._time()
-        batch.told = self._again or list(self._clerk.news())
+        if self._gathering.is_gathered:
+            batch.told = self._again or list(self._clerk.news())
         if now >= self._beat_at:
             batch.beat = list(self._clerk.beat())
             self._beat_at = now + BEAT_SECONDS
@@ -200,11 +201,14 @@ class Courier:
             # Its clock was set, and by now ours is too.
             self._give_up(batch)
             return
-        self._again, self._answered = [], self._calls
+        self._answered = self._calls
+        if batch.told:
+            self._again = []
         first = not self._gathering.epoch
         if self._gathering.heard(reply.epoch, reply.age, reply.replicas, reply.here, self._time()):
             if not first:
                 self._observer.forgot()
+            self._again = []
             self._give_up(batch, told=False)
             self._clerk.forgotten()
         else:
@@ -214,7 +218,7 @@ class Courier:
             first_ticket = len(batch) - len(batch.tickets)
             for ticket, result in zip(batch.tickets, reply.results[first_ticket:], strict=True):
                 ticket.give(result)
-        if self._clerk.has_news:
+        if self._gathering.is_gathered and self._clerk.has_news:
             self._something.set()
         self._note("" if self.can_be_asked else "what the others know is awaited")
 
@@ -225,7 +229,7 @@ class Courier:
         self._observer.called(reason, now - began)
         self._give_up(batch)
         self._give_up_on_the_waiting()
-        self._gathering.lost()
+        self._gathering.lost(now)
         self._note(str(error))
         if self._link is not None:
             link, self._link = self._link, None
@@ -233,7 +237,7 @@ class Courier:
 
     def _give_up(self, batch: Batch, *, told: bool = True) -> None:
         """Tell who waits that there is no answer, and keep the rest for the next call."""
-        if told:
+        if told and batch.told:
             self._again = batch.told
         self._news.extendleft(reversed(batch.news))
         for ticket in batch.tickets:

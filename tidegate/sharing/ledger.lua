@@ -10,7 +10,7 @@
 -- Returns state, epoch, its age, now, replicas, those of them that are here, then a result for each operation. state: "ok"; "late": it is past
 -- "not after", and nothing was done; "epoch": the replica knows another one, and nothing was done.
 --
--- Time is Redis's own, in seconds since the epoch of clocks. A clock that goes back gives nothing back.
+-- Time is Redis's own, in seconds since the epoch of clocks.
 local GAP = 5           -- seconds without any call after which no lease ends for a whole lease: nobody could renew
 local SEEN = 10         -- seconds for which a replica counts after it was heard
 local HERE = 2.5        -- seconds for which it is here
@@ -89,7 +89,8 @@ local function stored(name)
     local days = day - math.floor(one.at / DAY)
     if days > 0 then one.used = math.max(0, one.used - days * one.capacity) end
   end
-  one.at = math.max(one.at, now)
+  -- A clock that goes back gives nothing back, and goes on from there; but no day comes twice.
+  one.at = kind == 'd' and math.max(one.at, now) or now
   book[name] = one
   return one
 end

@@ -88,6 +88,21 @@ def test_what_the_store_gave_back_too_early_is_owed_again() -> None:
     assert [number for number, _ in made.untold(10)] == ["a"]
 
 
+def test_a_clock_that_goes_back_gives_nothing_back_and_goes_on_from_there() -> None:
+    made = share(MINUTE)
+    assert taken(made, "a", 200)
+    assert not taken(made, "b", 1, NOON - 3600)
+    assert taken(made, "b", 100, NOON - 3600 + 30)
+
+
+def test_what_was_taken_for_the_time_before_the_store_told_it_does_not_last() -> None:
+    made = Share(3)
+    made.configure({SCOPE: [DAY, MINUTE]}, NOON * 2)
+    made.seen(made.accounts([SCOPE]), [600, 600], NOON)
+    assert not taken(made, "a", 1)
+    assert taken(made, "b", 200, NOON + 86_400)
+
+
 def test_no_request_holds_twice_and_what_ended_holds_nothing() -> None:
     made = share(DAY)
     assert taken(made, "a", 1)

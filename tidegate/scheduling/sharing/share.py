@@ -44,7 +44,8 @@ class Account:
         self.used = usage.after(self.limit, self.used, self._at, now, parts)
         self.own = usage.after(self.limit, self.own, self._at, now, parts)
         self.unknown = min(self.unknown, self.used)
-        self._at = max(self._at, now)
+        # A clock that goes back gives nothing back, and goes on from there; but no day comes twice.
+        self._at = max(self._at, now) if self.limit.window is Window.DAY else now
 
     def take(self, amount: float, *, known: bool) -> None:
         """Use ``amount`` more, or give it back; ``known`` if the store does the same."""
@@ -57,6 +58,7 @@ class Account:
     def see(self, total: float, now: float, parts: int) -> None:
         """Take note of how much all replicas used of it, as the store knows."""
         self.refresh(now, parts)
+        self._at = now  # which is the store's time, whatever was taken for it before
         if self.limit.window is not Window.IN_FLIGHT:
             self.used = total / parts + self.unknown
 
