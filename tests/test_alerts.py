@@ -27,6 +27,8 @@ FIRING: dict[str, dict[str, str]] = {
     "TidegateDown": {f"up{{{CONTROL}}}": "0x60"},
     "TidegatePoolUnreachable": {f"tidegate_endpoint_up{{{ENDPOINT}}}": "1x10 0x50"},
     "TidegateEndpointUnreachable": {f"tidegate_endpoint_up{{{ENDPOINT}}}": "1x10 0x50"},
+    "TidegatePoolPanic": {f"tidegate_pool_panic{{{POOL}}}": "0x10 1x50"},
+    "TidegateEndpointEjected": {f'tidegate_endpoint_health{{{ENDPOINT},status="ejected"}}': "_x10 1x50"},
     "TidegateEndpointSilent": {f"tidegate_scrape_age_seconds{{{ENDPOINT}}}": "0+30x60"},
     "TidegateWithoutEnvoy": {f"tidegate_xds_open_streams{{{CONTROL}}}": "1x10 0x50"},
     # The first rejection of all: a series that begins with 1.
@@ -55,6 +57,8 @@ QUIET: dict[str, str] = {
     f"up{{{CONTROL}}}": "1x60",
     f"tidegate_endpoint_up{{{ENDPOINT}}}": "1x60",
     f"tidegate_scrape_age_seconds{{{ENDPOINT}}}": "1x60",
+    f"tidegate_pool_panic{{{POOL}}}": "0x60",
+    f'tidegate_endpoint_health{{{ENDPOINT},status="healthy"}}': "1x60",
     f"tidegate_xds_open_streams{{{CONTROL}}}": "1x60",
     f'tidegate_xds_nacks_total{{{CONTROL},type="listener"}}': "3x60",
     f"tidegate_failed_open_total{{{POOL}}}": "7x60",

@@ -197,6 +197,16 @@ def test_one_that_drains_gets_nothing_and_does_not_count_among_the_ejected() -> 
     assert (at(fleet, 2.0).health, at(fleet, 2.0).share) == (STATUSES.WARMING, 0.1)
 
 
+def test_an_endpoint_on_its_way_to_another_pool_is_judged_there_and_left_out_by_both() -> None:
+    fleet = fleet_of(pool(A, name="old"), pool(*EIGHT[1:4], name="new"))
+    fleet.apply(PoolsDeclared((pool(A, name="old"), pool(A, *EIGHT[1:4], name="new"))), 1.0)
+    said(fleet, OPEN, 2.0)
+    for now in range(2, 6):
+        assert not any(isinstance(change, HealthChanged) for change in fleet.apply(TimePassed(), float(now)))
+        assert [one.ejected for one in fleet.view("old", float(now)).endpoints] == [True]
+    assert not fleet.is_well("old")
+
+
 # Many at once
 
 

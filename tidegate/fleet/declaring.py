@@ -36,6 +36,9 @@ def declared(
         pool.spec, pool.health.rules = spec, spec.health
         pool.places = {endpoint.address: place for place, endpoint in enumerate(spec.endpoints)}
         pool.members = tuple(found[endpoint.address] for endpoint in spec.endpoints)
+    homes = {address: name for name, pool in after.items() for address in pool.places}
+    for name, pool in after.items():
+        pool.judged = tuple(member for member in pool.members if homes[member.spec.address] == name)
     return after, found
 
 

@@ -106,7 +106,8 @@ class Known:
         Raises:
             KeyError: there is no such pool.
         """
-        return self._pools[pool].health.well
+        state = self._pools[pool]
+        return state.health.well and len(state.judged) == len(state.members)
 
     def place(self, pool: str, address: str) -> int | None:
         """Return where ``address`` stands among the members of ``pool``; ``None`` when it is none of them.

@@ -182,17 +182,20 @@ class PoolState:
         spec: as declared.
         members: its endpoints.
         health: judges how its endpoints are.
+        judged: those that it judges: an endpoint that moves from one pool to another is in both for a while, and counts
+            in the later one.
         request_tokens: tokens of a request with its answer, learned.
         outputs: how long answers are, learned.
         places: where each address stands among them.
         prefixes: what its endpoints' caches hold.
     """
 
-    __slots__ = ("health", "members", "outputs", "places", "prefixes", "request_tokens", "spec")
+    __slots__ = ("health", "judged", "members", "outputs", "places", "prefixes", "request_tokens", "spec")
 
     def __init__(self, spec: PoolSpec) -> None:
         self.spec = spec
         self.members: tuple[Member, ...] = ()
+        self.judged: tuple[Member, ...] = ()
         self.places: dict[str, int] = {}
         self.health = PoolHealth(spec.health)
         self.request_tokens = MeanTokens(PRIOR_REQUEST_TOKENS)
@@ -207,7 +210,7 @@ class PoolState:
         """Become what ``image`` shows; the members are restored already."""
         self.request_tokens.value = image.request_tokens
         self.outputs.restore(image.outputs)
-        self.health.restore(image.alarm, [member.condition for member in self.members])
+        self.health.restore(image.alarm, [member.condition for member in self.judged])
 
     def load(self, member: Member, ledger: Ledger) -> Load:
         """Return the load of ``member``, one of this pool's."""
@@ -310,20 +313,20 @@ class PoolState:
 
     def judge(self, now: float) -> list[FleetChange]:
         """Have every endpoint be how it is by all that is known at ``now`` (seconds); return what changed."""
-        before = [member.condition.health for member in self.members]
-        for member in self.members:
+        before = [member.condition.health for member in self.judged]
+        for member in self.judged:
             if member.breaker is not None and member.breaker.opened_at is not None:
                 # Time alone opens half of it.
                 member.condition.said[SOURCE] = (member.breaker.word(now), now)
         alarm, changes = self.health.alarm, list[FleetChange]()
-        for place, was in self.health.judge([member.condition for member in self.members], now):
-            member = self.members[place]
+        for place, was in self.health.judge([member.condition for member in self.judged], now):
+            member = self.judged[place]
             condition = member.condition
             changes.append(
                 HealthChanged(self.spec.name, member.spec.address, was, condition.health, condition.weighed.detail)
             )
         shares = False
-        for member, was in zip(self.members, before, strict=True):
+        for member, was in zip(self.judged, before, strict=True):
             health = member.condition.health
             if health is not was:
                 member.shown = None
