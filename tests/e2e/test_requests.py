@@ -203,15 +203,18 @@ def test_after_two_thousand_mixed_requests_nothing_is_in_flight(stack: Stack) ->
 FED_BY_TROUBLE = {
     *("failed_open_total", "retries_total", "failovers_total", "xds_nacks_total", "config_reloads_total"),
     *("reservations_expired_total", "access_log_malformed_total", "answers_read_in_part_total"),
-    *("reasoning_tokens_total", "failed_attempts_total", "quarantines_total"),
+    *("reasoning_tokens_total", "failed_attempts_total", "quarantines_total", "endpoint_health_transitions_total"),
 }
 """Counters that a fleet in good health, of engines that do not reason, leaves at zero or does not have yet."""
 FED_BY_CONFIGURATION = {
     *("discovery_endpoints", "discovery_refused_endpoints", "discovery_age_seconds", "discovery_errors_total"),
     *("discovery_stage", "kv_events_total", "limit", "limit_left", "tenant_requests_total", "tenant_tokens_total"),
-    *("tenant_refusals_total", "unauthenticated_total"),
+    *("tenant_refusals_total", "unauthenticated_total", "endpoint_vram_room_tokens", "engine_check_duration_seconds"),
+    *("queue_entered_total", "queue_left_total", "queue_requests", "queue_wait_seconds"),
+    *("queue_estimate_error_seconds", "rollout_changes_total", "rollout_phase", "rollout_share"),
 }
-"""What is counted of sources of endpoints, of engines that tell what they cache, and of tenants: here are none."""
+"""What is counted of sources of endpoints, of engines that tell what they cache, of tenants, GPU agents, checks that
+ask, queues and rollouts: here are none."""
 
 
 def test_every_family_on_the_metrics_page_is_fed(stack: Stack) -> None:

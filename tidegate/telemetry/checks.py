@@ -23,7 +23,7 @@ class CheckFigures:
         )
 
     def checked(self, check: str, finding: str, seconds: float) -> None:
-        """Count one."""
+        """Count one; of 0 seconds, it asked nothing."""
         self._checks.labels(check, finding).inc()
-        if finding != "skipped":
+        if seconds and finding != "skipped":
             self._seconds.labels(check).observe(seconds)
