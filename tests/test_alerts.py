@@ -51,6 +51,7 @@ FIRING: dict[str, dict[str, str]] = {
     "TidegateGpuAgentRefused": {f'tidegate_agent_reports_total{{{CONTROL},outcome="identity"}}': "_x50 1x10"},
     "TidegateRequestEndsNotReported": {f"tidegate_reservations_expired_total{{{CONTROL}}}": "0+1x60"},
     "TidegateLimitsNotShared": {f"tidegate_redis_shared{{{CONTROL}}}": "1x10 0x50"},
+    "TidegateRequestQuarantined": {f"tidegate_quarantined_requests{{{CONTROL}}}": "0x10 1x50"},
 }
 # The same series when all is well, each for half an hour.
 QUIET: dict[str, str] = {
