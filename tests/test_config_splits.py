@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.configurations import EVERY_KEY, EVERY_KEY_OF_A_SPLIT, faults, parsed
-from tidegate.config_routes import engine_paths, header_names, models_served, traffic
+from tidegate.config_routes import engine_paths, header_names, models_served, renames, traffic
 from tidegate.scheduling.rollout import Limits, Plan
 from tidegate.scheduling.splits import Side, Split
 
@@ -31,12 +31,14 @@ def test_a_split_leads_to_several_pools_of_which_the_largest_stands_for_it() -> 
     assert route.pools == ("a", "b")
     assert header_names([route]) == ("x-user",)
     assert models_served([route]) == ("m", "new")
+    assert renames([route])
     assert [engine_paths([route], pool) for pool in "abc"] == [("/generate",), ("/generate",), ()]
 
 
 @pytest.mark.parametrize("sticky", ["session", "tenant"])
 def test_requests_may_stay_by_session_or_by_tenant(sticky: str) -> None:
     data = config(split=[{"pool": "a"}, {"pool": "b"}], sticky={"by": sticky})
+    assert not renames(parsed(data).routes)
     assert traffic(parsed(data).routes)[0].split == Split((Side("a", 1), Side("b", 1)), sticky)
 
 

@@ -92,6 +92,7 @@ ROUTES: list[dict[str, Any]] = [
     {"headers": [{"name": "x-session-kind", "present": True}], "pool": "chat"},
     {"model": "long-*", "min_prompt_tokens": 1_000, "pool": "chat", "rewrite_model": "long"},
     {"model": "fast", "pool": "chat", "rewrite_model": "small"},
+    {"model": "shared", "split": [{"pool": "chat", "rewrite_model": "new"}, {"pool": "batch"}]},
 ]
 
 
@@ -135,6 +136,14 @@ def test_a_path_of_ones_own_speaks_an_api_and_the_model_is_renamed(gateway: Gate
 def test_another_model_on_that_path_goes_by_its_name_to_the_apis_own_path(gateway: Gateway) -> None:
     seen = gateway.went("/api/v1/chat", body := chat("other"))
     assert (seen.pool, seen.path, seen.body) == ("default", CHAT, body)
+
+
+def test_each_side_of_a_split_has_its_own_name_for_the_model(gateway: Gateway) -> None:
+    seen = [gateway.went(CHAT, chat("shared")) for _ in range(10)]
+    models = [(one.pool, json.loads(one.body)["model"]) for one in seen]
+    assert sorted(set(models)) == [("batch", "shared"), ("chat", "new")]
+    assert 4 <= models.count(("chat", "new")) <= 6
+    assert all(one.headers["content-length"] == str(len(one.body)) for one in seen)
 
 
 def test_two_paths_are_two_pools(gateway: Gateway) -> None:
@@ -207,7 +216,7 @@ def test_metrics_tell_the_name_that_the_engine_knows(gateway: Gateway) -> None:
 
 def test_the_list_of_models_has_what_routes_lead_anywhere(gateway: Gateway) -> None:
     _, listed, _ = fetch(f"{gateway.stack.clients}/models")
-    assert [model["id"] for model in listed["data"]] == ["fast"]
+    assert [model["id"] for model in listed["data"]] == ["fast", "shared"]
 
 
 def test_routes_follow_the_file_without_a_lost_request(gateway: Gateway) -> None:
