@@ -78,6 +78,7 @@ end
 
 function envoy_on_request(handle)
   local attempt = handle:headers():get("x-envoy-attempt-count")
+  handle:headers():remove("x-envoy-attempt-count") -- not for engines
   if attempt == "1" or attempt == "2" then return end
   if (tonumber(attempt) or 0) - 1 - survived(handle) >= %(deaths)d then
     handle:respond({[":status"] = "503"}, "")
