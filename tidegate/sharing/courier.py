@@ -27,6 +27,9 @@ logger = logging.getLogger("tidegate.redis")
 BEAT_SECONDS: Final = 1.0
 """Pause between two calls when there is nothing to say: replicas that are heard count, and are told what is."""
 
+QUICK_SECONDS: Final = 0.1
+"""The same until all are back and have told: so they tell at nearly the same time, and go on telling what they use."""
+
 MOST_OPERATIONS: Final = 64
 """Reservations, and ends of requests, in one call: one or two milliseconds of Redis's time (measured)."""
 
@@ -121,8 +124,9 @@ class Courier:
         if self._something.is_set() or not self._breaker.is_closed or self._again:
             await asyncio.sleep(0)
             return
+        pause = self._beat_at - now if self._gathering.is_whole(now) else QUICK_SECONDS
         try:
-            async with asyncio.timeout(max(0.0, self._beat_at - now)):
+            async with asyncio.timeout(max(0.0, pause)):
                 await self._something.wait()
         except TimeoutError:
             return

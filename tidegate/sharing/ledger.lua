@@ -1,19 +1,21 @@
 -- The books of all replicas: one call applies a batch of operations, or none.
 --
--- KEYS: 1 meta     hash: epoch, began (when the epoch did), last (when the last call was), hold (no lease ends before)
+-- KEYS: 1 meta     hash: epoch, began (when the epoch did), last (when the last call was), hold (no lease ends before),
+--                  since (when the last silence of all ended)
 --       2 used     hash: account -> "used at kind amount capacity"; kind m(inute), d(ay), f (in flight)
 --       3 held     hash: request -> "day input output account unit account unit ..."; unit r(equests), i, o, t(okens)
 --       4 leases   sorted set: request, by when its lease ends
 --       5 replicas hash: replica -> "seen number call"; number: the last telling of it that was taken; call: its last call
 -- ARGV: 1 replica, 2 the epoch that it knows, 3 a new epoch if one is needed, 4 not after (0: at any time),
 --       5 lease (seconds), 6 the operations (JSON), 7 the number of this call, 8 of the last one that was answered
--- Returns state, epoch, its age, now, replicas, those of them that are here, then a result for each operation. state: "ok"; "late": it is past
--- "not after", and nothing was done; "epoch": the replica knows another one, and nothing was done.
+-- Returns state, epoch, its age, now, replicas, those of them that are here, then a result for each operation.
+-- state: "ok"; "late": it is past "not after", and nothing was done; "epoch": the replica knows another one, likewise.
 --
 -- Time is Redis's own, in seconds since the epoch of clocks.
 local GAP = 5           -- seconds without any call after which no lease ends for a whole lease: nobody could renew
 local SEEN = 10         -- seconds for which a replica counts after it was heard
-local HERE = 2.5        -- seconds for which it is here
+local HERE = 2.5        -- seconds for which it is here, unless all were silent since
+local SILENCE = 1.2     -- seconds without any call after which all were: each calls once a second
 local FORGET = 3600     -- seconds after which one is forgotten, and an account of which nothing is used
 local KEEP = 691200     -- seconds for which everything outlives the last call
 local REAP = 100        -- leases that are ended in one call
@@ -26,7 +28,7 @@ local lease = tonumber(ARGV[5])
 
 local function text(number) return string.format('%.6f', number) end
 
-local meta = redis.call('HMGET', KEYS[1], 'epoch', 'began', 'last', 'hold')
+local meta = redis.call('HMGET', KEYS[1], 'epoch', 'began', 'last', 'hold', 'since')
 local not_after = tonumber(ARGV[4])
 if not_after > 0 and now > not_after then return {'late', meta[1] or '', '0', text(now), '0', '0'} end
 
@@ -36,6 +38,11 @@ if not epoch then
   redis.call('HSET', KEYS[1], 'epoch', epoch, 'began', text(now))
 end
 local last, hold = tonumber(meta[3] or '') or now, tonumber(meta[4] or '') or 0
+local since = tonumber(meta[5] or '') or 0
+if now - last > SILENCE then
+  since = now
+  redis.call('HSET', KEYS[1], 'since', text(since))
+end
 if now - last > GAP then
   hold = now + lease
   redis.call('HSET', KEYS[1], 'hold', text(hold))
@@ -53,7 +60,7 @@ for at = 1, #all, 2 do
     redis.call('HDEL', KEYS[5], all[at])
   elseif now - tonumber(seen) <= SEEN then
     replicas = replicas + 1
-    if now - tonumber(seen) <= HERE then here = here + 1 end
+    if tonumber(seen) >= math.max(since, now - HERE) then here = here + 1 end
   end
 end
 

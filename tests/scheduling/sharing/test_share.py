@@ -88,6 +88,15 @@ def test_what_the_store_gave_back_too_early_is_owed_again() -> None:
     assert [number for number, _ in made.untold(10)] == ["a"]
 
 
+def test_what_the_store_gave_back_takes_nothing_from_what_is_owed() -> None:
+    made = share(DAY)
+    made.granted("a", made.accounts([SCOPE]), Cost(90, 0), NOON)
+    made.seen(made.accounts([SCOPE]), [90], NOON)
+    assert taken(made, "b", 60)
+    made.settle("a", None, NOON)
+    assert owed(made) == [60]
+
+
 def test_a_clock_that_goes_back_gives_nothing_back_and_goes_on_from_there() -> None:
     made = share(MINUTE)
     assert taken(made, "a", 200)

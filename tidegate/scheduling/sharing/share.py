@@ -49,11 +49,10 @@ class Account:
 
     def take(self, amount: float, *, known: bool) -> None:
         """Use ``amount`` more, or give it back; ``known`` if the store does the same."""
-        self.used = max(0.0, self.used + amount)
-        self.own = max(0.0, self.own + amount)
         if not known and self.limit.window is not Window.IN_FLIGHT:
-            self.unknown += amount
-        self.unknown = min(max(0.0, self.unknown), self.used)
+            self.unknown = max(0.0, self.unknown + amount)
+        self.used = max(self.unknown, self.used + amount)
+        self.own = max(0.0, self.own + amount)
 
     def see(self, total: float, now: float, parts: int) -> None:
         """Take note of how much all replicas used of it, as the store knows."""
