@@ -55,7 +55,7 @@ class Fixture:
     def __init__(self) -> None:
         self.link = Scripted()
         self.counts = Counts()
-        times = Times(0.2, 0.2, 30.0)
+        times = Times(2.0, 2.0, 30.0)
         self.allowance = SharedAllowance(lambda: self.link, times, Names("salt"), self.counts, time.time)
         self._number = 0
 
@@ -76,7 +76,7 @@ class Fixture:
 @pytest.fixture
 async def made() -> AsyncIterator[Fixture]:
     made = Fixture()
-    made.allowance.configure({SCOPE: [per_day(100)]})
+    made.allowance.configure({SCOPE: [per_day(1000)]})
     running = asyncio.create_task(made.allowance.run())
     await made.until_shared()
     yield made
@@ -124,7 +124,7 @@ async def test_all_who_wait_are_told_at_once_when_a_call_fails(made: Fixture) ->
         raise LinkError("no connection")
 
     made.link.answer = fails
-    answers = await asyncio.wait_for(asyncio.gather(*(made.asks() for _ in range(50))), 0.15)
+    answers = await asyncio.wait_for(asyncio.gather(*(made.asks() for _ in range(50))), 1.0)
     assert not any(answers)
     assert made.counts.alone == 50
 
