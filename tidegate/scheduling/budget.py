@@ -192,6 +192,17 @@ class _Held:
     day: int
 
 
+def check(limits: Mapping[str, Sequence[Limit]]) -> None:
+    """Find out whether ``limits``, by scope, make sense.
+
+    Raises:
+        ValueError: a limit is below 1, or given twice.
+    """
+    for scope, given in limits.items():
+        if len({limit.name for limit in given}) < len(given) or any(limit.capacity < 1 for limit in given):
+            raise ValueError(f"the limits of {scope} must be above zero, each given once")
+
+
 class Budgets:
     """All limits of all scopes, and who holds how much of them.
 
@@ -212,9 +223,7 @@ class Budgets:
         Raises:
             ValueError: a limit is below 1, or given twice.
         """
-        for scope, given in limits.items():
-            if len({limit.name for limit in given}) < len(given) or any(limit.capacity < 1 for limit in given):
-                raise ValueError(f"the limits of {scope} must be above zero, each given once")
+        check(limits)
         self._accounts = {
             scope: {limit.name: self._account(scope, limit, now) for limit in given} for scope, given in limits.items()
         }

@@ -14,7 +14,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tidegate.scheduling.budget import DAY_SECONDS, Cost, Exceeded, Left, Limit, Window
+from tidegate.scheduling.budget import DAY_SECONDS, Cost, Exceeded, Left, Limit, Window, check
 from tidegate.scheduling.sharing import usage
 
 
@@ -104,9 +104,7 @@ class Share:
         Raises:
             ValueError: a limit is below 1, or given twice.
         """
-        for scope, given in limits.items():
-            if len({limit.name for limit in given}) < len(given) or any(limit.capacity < 1 for limit in given):
-                raise ValueError(f"the limits of {scope} must be above zero, each given once")
+        check(limits)
         self._accounts = {
             scope: {limit.name: self._account(scope, limit, now) for limit in given} for scope, given in limits.items()
         }
