@@ -95,7 +95,7 @@ function envoy_on_response(handle)
   status = tonumber(status) or 0
   if status < 429 then return end
   local word = status == 429 and "%(busy)s" or "%(other)s"
-  local length = tonumber(handle:headers():get("content-length")) or 0
+  local length = tonumber(handle:headers():get("content-length") or "") or 0
   if status >= 500 and length > 0 and length <= %(longest)d then
     local body = handle:body()
     if body then word = said(body:getBytes(0, math.min(body:length(), %(most)d))) end

@@ -28,6 +28,8 @@ ANSWERS = {
     "busy": (503, BUSY),
     "unavailable": (503, "no"),
 }
+CHUNKED = {"unmeasured": (503, "no"), "nothing": (500, "")}
+"""Errors whose length is not told beforehand."""
 STREAMS: dict[str, list[Any]] = {
     "stream": ["one", "[DONE]"],
     "error_in_stream": ["one", {"error": {"message": "it broke", "code": 500}}, "[DONE]"],
@@ -88,6 +90,11 @@ class FailingEngine:
             body = text if status == 200 else json.dumps({"error": {"message": text, "code": status}})
             head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
             writer.write((head + body).encode())
+            return True
+        if word in CHUNKED:
+            status, text = CHUNKED[word]
+            writer.write(f"HTTP/1.1 {status} X\r\ntransfer-encoding: chunked\r\n\r\n".encode())
+            writer.write((f"{len(text):x}\r\n{text}\r\n" if text else "").encode() + b"0\r\n\r\n")
             return True
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         for event in STREAMS[word]:

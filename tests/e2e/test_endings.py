@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.failing_engine import FailingEngine, failing_engines
-from tests.e2e.stack import Stack, configuration, until, up
+from tests.e2e.stack import Stack, configuration, fetch, until, up
 from tests.ports import free_port
 
 
@@ -64,6 +64,8 @@ def counted(stack: Stack) -> Counter[str]:
         ("unavailable", 503, "server_error", 3),
         ("bad_gateway", 502, "server_error", 3),
         ("failed", 500, "server_error", 1),
+        ("unmeasured", 503, "server_error", 3),
+        ("nothing", 500, "server_error", 1),
         ("full_memory", 500, "out_of_memory", 3),
         ("dead", 503, "engine_dead", 2),
         ("reset", 503, "reset", 2),
@@ -151,3 +153,8 @@ def test_when_all_engines_fail_retries_keep_to_their_budget(stack: Stack, engine
     assert statuses == [503] * 300
     asked = sum(engine.seen["unavailable"] for engine in engines) - before
     assert 300 < asked <= 1.3 * 300
+
+
+def test_the_program_in_envoy_met_nothing_that_it_did_not_expect(stack: Stack) -> None:
+    _, stats, _ = fetch(f"http://127.0.0.1:{stack.config['envoy']['admin_port']}/stats?filter=lua.errors")
+    assert "cluster.default.lua.errors: 0" in stats
