@@ -38,8 +38,8 @@ SETTINGS = [
     (
         "manager",
         "stream_idle_timeout",
-        "300s",
-    ),  # five minutes, which may be less than a decision and a first token take
+        "310s",
+    ),  # five minutes, which may be less than a wait for room or a first token take
     ("manager", "access_log_options.access_log_flush_interval", "10s"),  # never: leases would run out
     (
         "manager",
@@ -47,6 +47,7 @@ SETTINGS = [
         16_777_216,
     ),  # 16 KB: of many answers that end together, most ends are lost
     ("filter ext_proc", "message_timeout", f"{LIMITS.decision_timeout_seconds:.0f}s"),  # 200 ms: 504
+    ("filter ext_proc", "max_message_timeout", "305s"),  # 0: who waits for room cannot say so, and gets 504
     ("filter ext_proc", "failure_mode_allow", None),  # not set is false
     ("filter ext_proc", "status_on_error.code", "ServiceUnavailable"),
     ("filter ext_proc", "processing_mode.request_body_mode", "BUFFERED"),
