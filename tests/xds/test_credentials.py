@@ -50,7 +50,7 @@ def test_without_tenants_envoy_is_told_nothing_of_keys_or_limits() -> None:
     resources = b"".join(resource.body for resource in _resources(parsed(EVERY_KEY)))
     assert b"authorization" not in resources
     assert b"x-api-key" not in resources
-    assert b"ratelimit" not in resources
+    assert b"x-ratelimit" not in resources
 
 
 def test_with_tenants_it_is_told_which_headers_and_no_hash() -> None:
