@@ -100,7 +100,7 @@ def test_a_killed_engine_costs_no_request_but_those_it_was_answering(tmp_path: P
             until(lambda: stack.total("tidegate_endpoint_up") == 2, 20, "it is back")
             until(
                 lambda: _served_by(stack.ask(max_tokens=1)[2]).endswith(str(victim)),
-                5,
+                20,  # it is held back for five seconds, and calm for three
                 "the one that is back serves again",
             )
     finally:

@@ -26,7 +26,11 @@ SETTINGS = [
     (POOL, "circuit_breakers.thresholds.0.max_requests", 100_000),  # 1024: 503
     (POOL, "circuit_breakers.thresholds.0.max_connections", 100_000),
     (POOL, "circuit_breakers.thresholds.0.max_pending_requests", 100_000),
-    (POOL, "circuit_breakers.thresholds.0.max_retries", 1000),  # 3: no retries under load
+    (
+        POOL,
+        "circuit_breakers.thresholds.0.retry_budget.budget_percent.value",
+        20,
+    ),  # none, but 3 retries: none under load
     (POOL, "common_lb_config.healthy_panic_threshold", {}),  # 50 %: sick hosts get traffic; empty is 0
     (POOL, "ignore_health_on_host_removal", True),  # false: a removed host may stay
     (
