@@ -6,6 +6,7 @@ alone, and Envoy's outlier detection holds such a timeout against the endpoint: 
 endpoints ejected.) What is kept here is the wait for the decision, of which Envoy knows nothing yet.
 """
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -19,6 +20,8 @@ TOLD_BY: Final = "grpc-timeout"
 
 MOST: Final = 86_400.0
 """Seconds in a day. ``grpc-timeout`` has room for eight digits, of milliseconds."""
+
+SLACK_SECONDS: Final = 0.05
 
 _DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}", re.ASCII)
 
@@ -36,6 +39,14 @@ def of_headers(headers: Mapping[str, str]) -> float | None:
     if not 0.001 <= seconds <= MOST:
         raise wrong_value(HEADER, f"a number of seconds from 0.001 to {MOST:.0f}, such as 2.5, given once")
     return seconds
+
+
+def is_over(until: float) -> bool:
+    """Return whether it is ``until``, by the event loop's clock, or so soon that it makes no difference.
+
+    uvloop's clock stands still while it runs its callbacks; whoever reads another one is ahead of it by that.
+    """
+    return asyncio.get_running_loop().time() >= until - SLACK_SECONDS
 
 
 def told(seconds: float) -> str:

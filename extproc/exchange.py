@@ -194,7 +194,7 @@ class _Visit:
         try:
             outcome = await self.wait.over()
             if not isinstance(outcome, Decision):
-                if isinstance(outcome, Turnaway) and self._timeout is not None and clock() >= self._deadline:
+                if isinstance(outcome, Turnaway) and self._timeout is not None and deadline.is_over(self._deadline):
                     raise deadline.missed()
                 return self._not_decided(outcome)
             self._decision, self._held = outcome, outcome.reservation.id

@@ -38,7 +38,7 @@ def test_a_pool_to_which_nothing_but_a_mirror_leads_needs_no_models() -> None:
             {"a": {"pool": "b"}, "b": {"pool": "shadow"}},
             "pools[0].mirror.pool: expected a pool without a mirror of its own; 'b' has one",
         ),
-        ({"a": {"pool": "b", "percent": 0}}, "pools[0].mirror.percent: input should be greater than 0"),
+        ({"a": {"pool": "b", "percent": 0}}, "pools[0].mirror.percent: expected more than 0"),
         ({"a": {"pool": "b", "percent": 101}}, "pools[0].mirror.percent: expected at most 100"),
     ],
 )

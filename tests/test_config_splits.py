@@ -88,3 +88,22 @@ def test_a_rollout_is_a_plan_in_shares_and_seconds() -> None:
 def test_what_makes_no_sense_is_said(route: dict[str, Any], fault: str) -> None:
     found = faults(config(**route))
     assert any(fault in line for line in found), found
+
+
+def test_rollouts_can_be_told_apart() -> None:
+    split = [{"pool": "a"}, {"pool": "b"}]
+    data = config()
+    data["routes"] = [
+        {"name": "x", "model": "m", "split": [*map(dict, split)], "rollout": {"canary": "a"}},
+        {"name": "x", "model": "n", "split": [*map(dict, split)], "rollout": {"canary": "b"}},
+        {"name": "routes[3]", "model": "o", "pool": "c"},
+        {"model": "p", "split": [{"pool": "c"}, {"pool": "a"}], "rollout": {"canary": "c"}},
+    ]
+    assert faults(data) == [
+        "routes[0].name: expected one that no other route has, for its rollout, not 'x'",
+        "routes[1].name: expected one that no other route has, for its rollout, not 'x'",
+        "routes[1].rollout: expected pools that are in no other; 'a' is in routes[0].rollout",
+        "routes[1].rollout: expected pools that are in no other; 'b' is in routes[0].rollout",
+        "routes[3].name: expected one that no other route has, for its rollout, not 'routes[3]'",
+        "routes[3].rollout: expected pools that are in no other; 'a' is in routes[0].rollout",
+    ]

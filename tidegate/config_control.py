@@ -44,7 +44,7 @@ class Control(Section):
 
     state_dir: AbsolutePath | None = Field(
         None,
-        description="A folder of its own for what has to outlive a restart. Without it, that begins anew.",
+        description="A folder for what has to outlive a restart; made if need be. Without it, that begins anew.",
     )
 
     tls: Tls | None = Field(None, description="TLS with certificates on both sides; without it, none.")

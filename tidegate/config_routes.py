@@ -220,6 +220,7 @@ def senseless(
         if shadow is not None:
             yield f"routes[{at}]: routes[{shadow}] takes all of its requests; expected it before that one"
         earlier.append(here)
+    yield from _rolling_apart(routes)
     led_to = {unknown_pool, *mirrors, *(name for route in routes for name in route.pools)}
     for at, pool in enumerate(pools):
         if not serving[pool.name] and pool.name not in led_to:
@@ -252,6 +253,21 @@ def _rolling(at: int, canary: str, sides: Sequence[str]) -> Iterator[str]:
         yield f"routes[{at}].rollout: expected a split between two pools"
     elif canary not in sides:
         yield f"routes[{at}].rollout.canary: expected one of {', '.join(sides)}, not {shown(canary)}"
+
+
+def _rolling_apart(routes: Sequence[Route]) -> Iterator[str]:
+    """Yield what keeps rollouts from being told apart: by name, and by how requests end at their pools."""
+    names = [route.name or f"routes[{at}]" for at, route in enumerate(routes)]
+    taken: dict[str, int] = {}
+    for at, route in enumerate(routes):
+        if route.rollout is None:
+            continue
+        if names.count(names[at]) > 1:
+            yield f"routes[{at}].name: expected one that no other route has, for its rollout, not {shown(names[at])}"
+        for pool in route.pools:
+            if taken.setdefault(pool, at) != at:
+                first = f"routes[{taken[pool]}].rollout"
+                yield f"routes[{at}].rollout: expected pools that are in no other; {shown(pool)} is in {first}"
 
 
 def _contrary(at: int, route: Route, unknown_pool: str | None) -> Iterator[str]:

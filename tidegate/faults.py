@@ -27,6 +27,7 @@ _EXPECTED: Mapping[str, str] = {
     "string_too_short": "expected at least {min_length} characters",
     "string_too_long": "expected at most {max_length} characters",
     "greater_than_equal": "expected at least {ge}",
+    "greater_than": "expected more than {gt}",
     "less_than_equal": "expected at most {le}",
     "literal_error": "expected one of {expected}",
 }

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from tests.configurations import EXAMPLE
 from tidegate.cli import main
+from tidegate.config_sections import Listener
 
 
 def check(file: Path) -> tuple[int, str, str]:
@@ -33,7 +34,7 @@ def test_every_fault_of_a_bad_file_has_its_line(tmp_path: Path) -> None:
     status, said, faults = check(file)
     assert (status, said) == (2, "")
     assert faults.splitlines() == [
-        f"{file}: listener.prot: unknown key; expected one of address, port, tls, filters",
+        f"{file}: listener.prot: unknown key; expected one of {', '.join(Listener.model_fields)}",
         f"{file}: admin.port: expected at least 1, not 0",
         f"{file}: pools[0].endpoints: expected at least 1 in the list, not an empty list",
     ]

@@ -36,7 +36,12 @@ def test_it_prints_where_rollouts_stand_and_what_they_wait_for() -> None:
 
 def test_it_takes_one_in_hand() -> None:
     with serving(app(Made())) as address:
-        for action, phase in (("pause", "paused"), ("promote", "advancing"), ("rollback", "rolled_back")):
+        for action, phase in (
+            ("pause", "paused"),
+            ("resume", "advancing"),
+            ("promote", "advancing"),
+            ("rollback", "rolled_back"),
+        ):
             told = run(address, action, "chat")
             assert (told.exit_code, phase in told.output) == (0, True), told.output
 
@@ -61,7 +66,12 @@ def test_a_page_of_another_site_cannot_roll_back() -> None:
     """A browser sends a form, and JSON that says it is text, without asking."""
     made = Made()
     with serving(app(made)) as address:
-        for kind, body in (("text/plain", "{}"), ("application/json", "[]"), ("application/json", '{"route": 1}')):
+        for kind, body in (
+            ("text/plain", "{}"),
+            ("application/json", "[]"),
+            ("application/json", '{"route": 1}'),
+            ("application/json", "[" * 200_000),
+        ):
             connection = http.client.HTTPConnection(address)
             connection.request("POST", "/rollouts", body, {"content-type": kind})
             assert connection.getresponse().status == (415 if kind == "text/plain" else 400)

@@ -8,26 +8,33 @@ from tidegate.fleet.quarantine import MAX_HELD, MAX_SUSPECTS, MEMORY_SECONDS, Qu
 
 def test_a_second_death_is_one_too_many() -> None:
     suspects = Suspects()
-    assert not suspects.died(7, 1, 0.0)
-    assert not suspects.died(8, 1, 1.0)
-    assert suspects.died(7, 1, 2.0)
-    assert suspects.died(9, 2, 2.0)
+    assert not suspects.died(7, ["a"], 0.0)
+    assert not suspects.died(8, ["a"], 1.0)
+    assert suspects.died(7, ["b"], 2.0)
+    assert suspects.died(9, ["a", "b"], 2.0)
+
+
+def test_one_engine_that_dies_again_and_again_says_nothing_of_the_request() -> None:
+    suspects = Suspects()
+    assert not suspects.died(7, ["a", "a"], 0.0)
+    assert not suspects.died(7, ["a"], 1.0)
+    assert suspects.died(7, ["a", "b"], 2.0)
 
 
 def test_who_was_served_begins_anew() -> None:
     suspects = Suspects()
-    suspects.died(7, 1, 0.0)
+    suspects.died(7, ["a"], 0.0)
     suspects.served(7)
     suspects.served(8)
     assert not suspects
-    assert not suspects.died(7, 1, 1.0)
+    assert not suspects.died(7, ["b"], 1.0)
 
 
 def test_a_death_long_ago_is_forgotten() -> None:
     suspects = Suspects()
-    suspects.died(7, 1, 0.0)
-    assert not suspects.died(7, 1, MEMORY_SECONDS + 1)
-    assert suspects.died(7, 1, MEMORY_SECONDS + 2)
+    suspects.died(7, ["a"], 0.0)
+    assert not suspects.died(7, ["b"], MEMORY_SECONDS + 1)
+    assert suspects.died(7, ["c"], MEMORY_SECONDS + 2)
 
 
 def test_what_is_held_is_let_go_in_time() -> None:
@@ -47,7 +54,7 @@ def test_what_is_held_is_let_go_in_time() -> None:
 def test_both_are_bounded() -> None:
     suspects, quarantine = Suspects(), Quarantine()
     for number in range(MAX_SUSPECTS + 10):
-        suspects.died(number, 1, 0.0)
+        suspects.died(number, ["a"], 0.0)
         quarantine.hold(number, 1.0)
     assert len(suspects) == MAX_SUSPECTS
     assert quarantine.held(0.0) == MAX_HELD
@@ -68,6 +75,6 @@ def test_nobody_is_held_for_fewer_than_two_deaths_since_it_was_served(events: li
             deaths[fingerprint] = 0
         else:
             deaths[fingerprint] += 1
-            if suspects.died(fingerprint, 1, now):
+            if suspects.died(fingerprint, [f"engine {deaths[fingerprint]}"], now):
                 assert deaths[fingerprint] >= 2
                 deaths[fingerprint] = 0

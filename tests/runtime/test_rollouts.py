@@ -112,8 +112,8 @@ def test_a_hand_pauses_promotes_and_rolls_back() -> None:
     ("asked", "status", "said"),
     [
         ({"route": "x", "action": "pause"}, 404, "there is no rollout 'x': chat"),
-        ({"route": "chat", "action": "stop"}, 400, "expected one of pause, promote, rollback, not 'stop'"),
-        ({"route": "chat"}, 400, "expected one of pause, promote, rollback, not ''"),
+        ({"route": "chat", "action": "stop"}, 400, "expected one of pause, resume, promote, rollback, not 'stop'"),
+        ({"route": "chat"}, 400, "expected one of pause, resume, promote, rollback, not ''"),
     ],
 )
 def test_what_cannot_be_done_is_said(asked: dict[str, str], status: int, said: str) -> None:
@@ -128,6 +128,18 @@ def test_what_is_done_already_is_said() -> None:
     with pytest.raises(UnanswerableError, match="'chat' is rolled_back") as caught:
         made.rollouts.act({"route": "chat", "action": "rollback"})
     assert caught.value.status == 409
+
+
+def test_it_says_whether_what_was_done_by_hand_outlives_a_restart(tmp_path: Path) -> None:
+    assert Made(tmp_path).rollouts.act({"route": "chat", "action": "pause"})["kept"] is True
+    assert Made().rollouts.act({"route": "chat", "action": "pause"})["kept"] is False
+    assert Made(tmp_path / "none").rollouts.act({"route": "chat", "action": "pause"})["kept"] is False
+
+
+def test_a_step_that_cannot_be_is_the_nearest_that_can(tmp_path: Path) -> None:
+    content = {"chat": {"between": "canary stable", "phase": "advancing", "step": -7, "reason": ""}}
+    (tmp_path / FILE).write_text(json.dumps(content))
+    assert Made(tmp_path).weights() == [0.1, 0.9]
 
 
 def test_it_goes_on_after_a_restart_where_it_stood(tmp_path: Path) -> None:

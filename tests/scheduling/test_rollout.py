@@ -151,6 +151,17 @@ def test_a_hand_can_pause_it_and_it_is_still_judged() -> None:
     assert rollout.standing.phase is Phase.ROLLED_BACK
 
 
+def test_a_hand_can_resume_it_at_the_step_where_it_was_paused() -> None:
+    rollout = begun(Standing(Phase.ADVANCING, 1))
+    assert not rollout.resume(1)
+    rollout.pause()
+    assert rollout.resume(100)
+    assert (rollout.standing, rollout.share) == (Standing(Phase.ADVANCING, 1, "by hand"), 0.25)
+    feed(rollout, [GOOD] * 20)
+    assert not rollout.tick(159)
+    assert rollout.tick(160)
+
+
 def test_a_hand_can_promote_it_to_the_end_and_roll_it_back_from_there() -> None:
     rollout = begun()
     assert all(rollout.promote(now) for now in (1, 2, 3))

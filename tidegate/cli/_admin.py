@@ -18,8 +18,10 @@ PIPE_WIDTH = 10_000
 T = TypeVar("T")
 
 
-def ask(admin: str, path: str, kind: type[T]) -> tuple[bytes, T]:
+def ask(admin: str, path: str, kind: type[T], *, says: bool = False) -> tuple[bytes, T]:
     """Return the page at ``path`` of ``admin`` (host:port), as it came and read as ``kind``.
+
+    A page that ``says`` what it does not have, in words with 404, is quoted.
 
     Raises:
         ClickException: it cannot be asked, or is nobody of ours.
@@ -32,6 +34,9 @@ def ask(admin: str, path: str, kind: type[T]) -> tuple[bytes, T]:
     except msgspec.DecodeError:
         raise click.ClickException(f"{admin} answers, but not as Tidegate's admin port does") from None
     except aiohttp.ClientResponseError as error:
+        # 404 is also what those say who have no such page: an older release, or something else altogether.
+        if says and error.status == 404 and error.message and not error.message.startswith("404"):
+            raise click.ClickException(error.message) from None
         raise click.ClickException(f"{admin} answered {path} with {error.status}") from None
     except (aiohttp.ClientError, ValueError) as error:
         raise click.ClickException(f"cannot reach the admin port at {admin}: {reason(error)}") from None
@@ -44,7 +49,11 @@ def reason(error: Exception) -> str:
 
 async def _fetch(url: str) -> bytes:
     timeout = aiohttp.ClientTimeout(total=DEADLINE)
-    async with aiohttp.ClientSession(timeout=timeout, raise_for_status=True) as session, session.get(url) as response:
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+        if response.status == 404:
+            said = (await response.text(errors="replace")).strip()
+            raise aiohttp.ClientResponseError(response.request_info, (), status=404, message=said)
+        response.raise_for_status()
         return await response.read()
 
 

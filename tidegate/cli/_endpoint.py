@@ -45,7 +45,7 @@ def explain(admin: str, address: str, *, as_json: bool) -> None:
     Raises:
         click.ClickException: it cannot be asked, or knows no such endpoint.
     """
-    body, told = ask(admin, f"/endpoint?{urlencode({'address': address})}", _Endpoint)
+    body, told = ask(admin, f"/endpoint?{urlencode({'address': address})}", _Endpoint, says=True)
     if as_json:
         click.echo(json.dumps(json.loads(body), indent=2))
         return

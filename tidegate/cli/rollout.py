@@ -40,7 +40,7 @@ class _Page(msgspec.Struct):
     rollouts: list[_Rollout]
 
 
-@click.group("rollout", short_help="Print the rollouts, or pause, promote or roll one back.")
+@click.group("rollout", short_help="Print the rollouts, or pause, resume, promote or roll one back.")
 def command() -> None:
     """Look at the rollouts of a running control plane, or take one in hand; status 1 when that is not possible."""
 
@@ -61,8 +61,16 @@ def status(admin: str, as_json: bool) -> None:
 @click.argument("route")
 @_admin
 def pause(route: str, admin: str) -> None:
-    """Keep the rollout of ROUTE at its step until it is promoted. It is still rolled back where it fails."""
+    """Keep the rollout of ROUTE at its step until it is resumed. It is still rolled back where it fails."""
     _act(admin, route, "pause")
+
+
+@command.command("resume")
+@click.argument("route")
+@_admin
+def resume(route: str, admin: str) -> None:
+    """Go on with the rollout of ROUTE at the step where it was paused."""
+    _act(admin, route, "resume")
 
 
 @command.command("promote")

@@ -29,6 +29,7 @@ def declared(
             member = endpoints.get(endpoint.address)
             if member is None:
                 member = Member(endpoint, pool.prefixes)
+                member.condition.health = member.condition.health._replace(since=now)
                 if spec.name in known:
                     member.condition.begin(JOINED, now)
             _declare(member, endpoint, spec, pool, now)

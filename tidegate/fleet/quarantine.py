@@ -6,7 +6,7 @@ is very likely the reason, and one that is served is not.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tidegate.fleet.evidence import Ending
@@ -20,6 +20,8 @@ DEATHS: Final = 2
 MEMORY_SECONDS: Final = 600.0
 """How long a death is remembered against those that it took along."""
 
+_NONE: Final = frozenset[str]()
+
 MAX_SUSPECTS: Final = 4096
 MAX_HELD: Final = 1024
 """The most that are remembered; those that were so first are forgotten first."""
@@ -30,20 +32,24 @@ class Suspects:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._deaths: OrderedDict[int, tuple[int, float]] = OrderedDict()
+        self._deaths: OrderedDict[int, tuple[frozenset[str], float]] = OrderedDict()
 
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self._deaths)
 
-    def died(self, fingerprint: int, deaths: int, now: float) -> bool:
-        """Take in that ``deaths`` engines died under a request; return whether it is to be kept from all others."""
-        before, since = self._deaths.pop(fingerprint, (0, now))
+    def died(self, fingerprint: int, engines: Iterable[str], now: float) -> bool:
+        """Take in that ``engines`` died under a request; return whether it is to be kept from all others.
+
+        One engine counts once, however often it dies: it may be what is ill.
+        """
+        before, since = self._deaths.pop(fingerprint, (_NONE, now))
         if now - since > MEMORY_SECONDS:
-            before, since = 0, now
-        if before + deaths >= DEATHS:
+            before, since = _NONE, now
+        dead = before.union(engines)
+        if len(dead) >= DEATHS:
             return True
-        self._deaths[fingerprint] = (before + deaths, since)
+        self._deaths[fingerprint] = (dead, since)
         if len(self._deaths) > MAX_SUSPECTS:
             self._deaths.popitem(last=False)
         return False

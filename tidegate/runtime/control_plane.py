@@ -30,7 +30,7 @@ from tidegate.fleet.events import (
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
-from tidegate.runtime import kept_endpoints, parts, ports, services, shared_limits, told_caches
+from tidegate.runtime import kept, kept_endpoints, parts, ports, services, shared_limits, told_caches
 from tidegate.runtime.alone import Alone
 from tidegate.runtime.changeover import Changeover
 from tidegate.runtime.correlation import Correlation
@@ -107,8 +107,8 @@ class ControlPlane:
         self._publisher = Publisher(self._discovery, self._weighed, time.monotonic)
         self._told = KvWatch(self._apply, self._metrics.kv_events, random.SystemRandom())
         self._watched = ConfigFile(file, config, self._adjusted)
-        kept = kept_endpoints.remembered(config.control.state_dir)
-        remembered = {(name, pool.kind): pool.found for name, pool in kept.items()}
+        found = kept_endpoints.remembered(config.control.state_dir)
+        remembered = {(name, pool.kind): pool.found for name, pool in found.items()}
         self._discovered = Discovered(lambda: self._declare(self._config), remembered=remembered)
         self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
         known_to_all = (self._fleet, self._apply, self._metrics, config, self._watched.readjust, waiting_room)
@@ -138,6 +138,7 @@ class ControlPlane:
         # Asked beforehand because gRPC would write a line of its own, and not say which of the ports it is.
         if taken := ports.conflicts(ports.of_control_plane(self._config)):
             raise BindError("\n".join(taken))
+        _prepare(self._config.control.state_dir)
         async with contextlib.AsyncExitStack() as listening:
             await listening.enter_async_context(self._deciding.starting(self._config.control))
             await listening.enter_async_context(self._discovered.running())
@@ -363,3 +364,17 @@ class ControlPlane:
         # Called first when all this ends: a server that stops waits for its open streams, and then breaks them off.
         listening.callback(self._discovery.close)
         self._unready.discard("the services do not listen yet")
+
+
+def _prepare(state_dir: str | None) -> None:
+    """Have the folder there for what has to outlive a restart.
+
+    Raises:
+        BindError: it cannot be used; said now, and not when something is lost.
+    """
+    if state_dir is None:
+        return
+    try:
+        kept.prepare(state_dir)
+    except OSError as error:
+        raise BindError(f"cannot use the folder {state_dir} (control.state_dir): {error.strerror}") from None

@@ -51,7 +51,7 @@ class Quarantines(Part):
             self._suspects.served(reservation.fingerprint)
             return
         dead = _left_dead(record)
-        if dead and self._suspects.died(reservation.fingerprint, len(dead), time.monotonic()):
+        if dead and self._suspects.died(reservation.fingerprint, dead, time.monotonic()):
             self._apply(RequestQuarantined(reservation.fingerprint, self._seconds))
             self._quarantined.inc()
             event(
@@ -62,7 +62,7 @@ class Quarantines(Part):
                 pool=record.pool,
                 model=record.model,
                 request=record.request_id,
-                endpoints=", ".join(dead),
+                endpoints=", ".join(dict.fromkeys(dead)),
                 seconds=self._seconds,
             )
 

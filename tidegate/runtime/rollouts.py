@@ -26,7 +26,7 @@ TICK_SECONDS: Final = 1.0
 
 FILE: Final = "rollouts.json"
 
-ACTIONS: Final = ("pause", "promote", "rollback")
+ACTIONS: Final = ("pause", "resume", "promote", "rollback")
 
 _FAILED = frozenset({Outcome.UPSTREAM_ERROR, Outcome.TIMEOUT, Outcome.UNAVAILABLE, Outcome.UNDECIDED})
 _SAYS_NOTHING = frozenset({Outcome.CLIENT_ERROR, Outcome.CLIENT_GONE, Outcome.RUNNING, Outcome.UNKNOWN})
@@ -108,7 +108,7 @@ class Rollouts(Part):
 
     def actions(self) -> Mapping[str, Action]:
         """Return what can be done to them."""
-        return {"/rollouts": Action("pause, promote or rollback a rollout (POST; tidegate rollout)", self.act)}
+        return {"/rollouts": Action("pause, resume, promote or rollback a rollout (POST; tidegate rollout)", self.act)}
 
     # -- by hand
 
@@ -126,6 +126,8 @@ class Rollouts(Part):
         match action:
             case "pause":
                 done = rollout.pause()
+            case "resume":
+                done = rollout.resume(now)
             case "promote":
                 done = rollout.promote(now)
             case "rollback":
@@ -134,8 +136,8 @@ class Rollouts(Part):
                 raise UnanswerableError(400, f"expected one of {', '.join(ACTIONS)}, not {action!r}")
         if not done:
             raise UnanswerableError(409, f"the rollout {name!r} is {rollout.standing.phase.value}")
-        self._changed(name)
-        return self._described(name, running)
+        kept = self._changed(name)
+        return {**self._described(name, running), "kept": kept}
 
     def describe(self) -> JsonObject:
         """Return the page."""
@@ -146,15 +148,16 @@ class Rollouts(Part):
     def _described(self, name: str, running: Running) -> JsonObject:
         return described(name, running.canary, running.stable, running.rollout, self._clock())
 
-    def _changed(self, name: str) -> None:
+    def _changed(self, name: str) -> bool:
+        """Have a change taken over; return whether it outlives a restart."""
         rollout = self._running[name].rollout
         standing = rollout.standing
         level = logging.WARNING if standing.phase is Phase.ROLLED_BACK else logging.INFO
         share = f"{rollout.share:.0%}"
         event(logger, f"rollout {standing.phase.value}", level=level, route=name, share=share, reason=standing.reason)
         self._figures.moved(name, standing.phase)
-        self._keep()
         self._readjust()
+        return self._keep()
 
     def _take_over(self, config: Config) -> None:
         before, self._running = self._running, {}
@@ -185,9 +188,9 @@ class Rollouts(Part):
 
     # -- over a restart
 
-    def _keep(self) -> None:
+    def _keep(self) -> bool:
         if self._file is None:
-            return
+            return False
         content = {
             name: {
                 "between": f"{running.canary} {running.stable}",
@@ -201,6 +204,8 @@ class Rollouts(Part):
             kept.write(self._file, content)
         except OSError as error:
             event(logger, "rollouts not kept", level=logging.ERROR, file=str(self._file), reason=str(error))
+            return False
+        return True
 
     def _read(self) -> dict[str, dict[str, Standing]]:
         if self._file is None:

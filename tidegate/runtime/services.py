@@ -32,7 +32,7 @@ send the log entries that it has gathered."""
 
 
 class BindError(Exception):
-    """A port could not be bound; one line for each."""
+    """A port could not be bound, or a folder cannot be used; one line for each."""
 
 
 class _Counted(Desk, Observer, Protocol):

@@ -123,7 +123,7 @@ class Rollout:
             raise ValueError("expected at least one step, each above 0 and at most 1, and above the one before")
         self.plan = plan
         began = standing or Standing(Phase.ADVANCING, 0)
-        self.standing = began._replace(step=min(began.step, len(steps) - 1))
+        self.standing = began._replace(step=max(0, min(began.step, len(steps) - 1)))
         self.canary, self.stable = Side(), Side()
         self._since = now
 
@@ -188,6 +188,14 @@ class Rollout:
         if self.standing.phase is not Phase.ADVANCING:
             return False
         self.standing = self.standing._replace(phase=Phase.PAUSED, reason="by hand")
+        return True
+
+    def resume(self, now: float) -> bool:
+        """Go on at the step where it was paused, which begins anew; return whether that is news."""
+        if self.standing.phase is not Phase.PAUSED:
+            return False
+        self.standing = self.standing._replace(phase=Phase.ADVANCING, reason="by hand")
+        self._begin_step(now)
         return True
 
     def promote(self, now: float) -> bool:

@@ -1,6 +1,7 @@
 """The routes that compute: chat, completions, embeddings; from the HTTP request to the model of the engine and back."""
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Sequence
@@ -106,7 +107,10 @@ class Inference:
         inbox = self._submit(requests)
         try:
             if wanted.stream:
-                return await self._stream(request, wanted, sequences, inbox, wording)
+                response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+                with contextlib.suppress(ConnectionResetError):  # so may it here
+                    await self._stream(request, response, wanted, sequences, inbox, wording)
+                return response
             ends = await _ends(inbox, len(sequences))
         finally:
             self._engine.abort(requests)  # the client may have left
@@ -131,17 +135,22 @@ class Inference:
         return sequences
 
     async def _stream(
-        self, request: web.Request, wanted: Generation, sequences: list[_Sequence], inbox: Inbox, wording: Wording
-    ) -> web.StreamResponse:
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        wanted: Generation,
+        sequences: list[_Sequence],
+        inbox: Inbox,
+        wording: Wording,
+    ) -> None:
         """Send the head at once, as vLLM does, and the first event with the first token."""
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         await response.prepare(request)
         sent = [0] * len(sequences)
         ends: dict[int, Update] = {}
         steps = 0
         while len(ends) < len(sequences):
             if await self._fails(response, request, steps):
-                return response
+                return
             steps += 1
             events: list[str] = []
             for update in await self._news(inbox, response):
@@ -165,7 +174,6 @@ class Inference:
                 events.append(openai_answers.DONE)
             await response.write("".join(events).encode())
         await response.write_eof()
-        return response
 
     async def _news(self, inbox: Inbox, response: web.StreamResponse) -> list[Update]:
         """Wait for news, with a comment now and then where that is wanted."""

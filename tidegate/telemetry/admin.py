@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+import msgspec
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -147,10 +148,8 @@ def _doing(action: Action) -> Callable[[web.Request], Awaitable[web.StreamRespon
         if request.content_type != "application/json":
             return web.Response(status=415, text="expected application/json\n")
         try:
-            asked = json.loads(await request.read())
-        except ValueError:
-            asked = None
-        if not isinstance(asked, dict) or not all(isinstance(value, str) for value in asked.values()):
+            asked = msgspec.json.decode(await request.read(), type=dict[str, str])
+        except msgspec.DecodeError:
             return web.Response(status=400, text="expected a JSON object of texts\n")
         try:
             return _json(action.perform(asked))
