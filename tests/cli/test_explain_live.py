@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from tests.cli.test_status import serving
 from tests.ports import free_port
 from tests.scheduling.ask import A, B, ask, candidate
-from tidegate.cli import _live, main
+from tidegate.cli import _admin, main
 from tidegate.scheduling.explain import Case
 from tidegate.scheduling.policy import Policy
 from tidegate.telemetry.admin import UnanswerableError, make_app
@@ -68,7 +68,7 @@ def test_a_control_plane_that_is_not_there_is_said() -> None:
 
 
 def test_one_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_live, "DEADLINE", 0.2)
+    monkeypatch.setattr(_admin, "DEADLINE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         told = run("--live", "--admin", f"127.0.0.1:{silent.getsockname()[1]}", "--prompt", "x")
     assert told.exit_code == 1

@@ -1,8 +1,9 @@
-"""Asking a running control plane's admin port for a page of JSON."""
+"""Asking a running control plane at its admin port; where it cannot be asked, the command says so and ends."""
 
 import asyncio
 import os
-from typing import TypeVar
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
 
 import aiohttp
 import click
@@ -26,20 +27,33 @@ def ask(admin: str, path: str, kind: type[T], *, says: bool = False) -> tuple[by
     Raises:
         ClickException: it cannot be asked, or is nobody of ours.
     """
+    body = answer(admin, path, quoted=(404,) if says else ())
     try:
-        body = asyncio.run(_fetch(f"http://{admin}{path}"))
         return body, msgspec.json.decode(body, type=kind)
-    except TimeoutError:
-        raise click.ClickException(f"{admin} did not answer within {DEADLINE:.0f} s") from None
     except msgspec.DecodeError:
         raise click.ClickException(f"{admin} answers, but not as Tidegate's admin port does") from None
-    except aiohttp.ClientResponseError as error:
-        # 404 is also what those say who have no such page: an older release, or something else altogether.
-        if says and error.status == 404 and error.message and not error.message.startswith("404"):
-            raise click.ClickException(error.message) from None
-        raise click.ClickException(f"{admin} answered {path} with {error.status}") from None
+
+
+def answer(admin: str, path: str, question: Mapping[str, Any] | None = None, *, quoted: Collection[int] = ()) -> bytes:
+    """Return what ``admin`` (host:port) answers at ``path``, to a GET or to a ``question`` that is posted as JSON.
+
+    Raises:
+        ClickException: it cannot be asked, or answers with another status than 200; in its own words where the status
+            is one of those that are ``quoted``.
+    """
+    try:
+        status, body = asyncio.run(_exchange(f"http://{admin}{path}", question))
+    except TimeoutError:
+        raise click.ClickException(f"{admin} did not answer within {DEADLINE:.0f} s") from None
     except (aiohttp.ClientError, ValueError) as error:
         raise click.ClickException(f"cannot reach the admin port at {admin}: {reason(error)}") from None
+    if status == 200:
+        return body
+    said = body.decode(errors="replace").strip()
+    # 404 is also what those say who have no such page: an older release, or something else altogether.
+    if status in quoted and said != "404: Not Found":
+        raise click.ClickException(said)
+    raise click.ClickException(f"{admin} answered {path} with {status}")
 
 
 def reason(error: Exception) -> str:
@@ -47,14 +61,14 @@ def reason(error: Exception) -> str:
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno and error.errno > 0 else str(error)
 
 
-async def _fetch(url: str) -> bytes:
+async def _exchange(url: str, question: Mapping[str, Any] | None) -> tuple[int, bytes]:
     timeout = aiohttp.ClientTimeout(total=DEADLINE)
-    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
-        if response.status == 404:
-            said = (await response.text(errors="replace")).strip()
-            raise aiohttp.ClientResponseError(response.request_info, (), status=404, message=said)
-        response.raise_for_status()
-        return await response.read()
+    method = "GET" if question is None else "POST"
+    async with (
+        aiohttp.ClientSession(timeout=timeout) as session,
+        session.request(method, url, json=question) as response,
+    ):
+        return response.status, await response.read()
 
 
 def width_for_pipes(console: Console) -> None:
