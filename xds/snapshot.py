@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from xds.type_urls import ORDER
+from xds.type_urls import ORDER, short
 
 
 class Reference(NamedTuple):
@@ -69,14 +69,10 @@ class Snapshot:
         Envoy accepts a route that names an unknown cluster and answers 503, so the check belongs here.
         """
         return tuple(
-            f"{_kind(resource.type_url)} {resource.name} names the {_kind(wanted.type_url)} {wanted.name}, "
+            f"{short(resource.type_url)} {resource.name} names the {short(wanted.type_url)} {wanted.name}, "
             "which does not exist"
             for type_url in ORDER
             for resource in self._by_type[type_url].values()
             for wanted in sorted(resource.references)
             if wanted.name not in self.of_type(wanted.type_url)
         )
-
-
-def _kind(type_url: str) -> str:
-    return type_url.rsplit(".", 1)[-1]

@@ -61,7 +61,7 @@ class Stream:
         self._encoder = encoder
         self._turnstile = turnstile
         self._only = only
-        self.refusals: dict[tuple[str, str], str] = {}
+        self._refusals: dict[tuple[str, str], str] = {}
         self._wake = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self._nonce = 0
@@ -128,7 +128,7 @@ class Stream:
         """Return how it stands with each type that the client asked for."""
         for type_url, subscription in self._client.subscriptions.items():
             parked = {
-                name: Parked(version, self.refusals.get((name, version), ""))
+                name: Parked(version, self._refusals.get((name, version), ""))
                 for name, version in subscription.rejected.items()
             }
             held = sum(version != ABSENT for version in subscription.held.values())
@@ -158,8 +158,8 @@ class Stream:
             for subscription in self._client.subscriptions.values()
             for name, version in subscription.rejected.items()
         }
-        self.refusals = {what: why for what, why in self.refusals.items() if what in parked}
-        self.refusals |= {what: reason for what in answered.offer.changed.items() if what in parked}
+        self._refusals = {what: why for what, why in self._refusals.items() if what in parked}
+        self._refusals |= {what: reason for what in answered.offer.changed.items() if what in parked}
 
     def _parsed(self, message: bytes) -> Answered | None:
         if self._client.incremental:

@@ -11,5 +11,11 @@ ROUTE = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 
 ORDER = (CLUSTER, ENDPOINT, LISTENER, ROUTE)
 
+
+def short(type_url: str) -> str:
+    """Return the message's own name, such as ``Cluster``."""
+    return type_url.rpartition(".")[2]
+
+
 FULL_STATE = frozenset({CLUSTER, LISTENER})
 """Types whose empty first request means "everything" (a wildcard), and whose responses are complete sets."""

@@ -5,6 +5,7 @@ import logging
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
 from xds.events import Acked, DiscoveryEvent, Pushed, Rejected, StreamClosed, StreamOpened
+from xds.type_urls import short
 
 logger = logging.getLogger("tidegate.xds")
 
@@ -29,22 +30,17 @@ class DiscoveryLog:
                 else:
                     event(logger, "envoy left", node=happened.node)
             case Pushed():
-                self._metrics.xds_pushed(_kind(happened.type_url))
+                self._metrics.xds_pushed(short(happened.type_url))
             case Acked():
-                self._metrics.xds_acked(_kind(happened.type_url))
+                self._metrics.xds_acked(short(happened.type_url))
             case Rejected():
-                self._metrics.xds_nacked(_kind(happened.type_url))
+                self._metrics.xds_nacked(short(happened.type_url))
                 event(
                     logger,
                     "envoy rejected configuration",
                     level=logging.ERROR,
                     node=happened.node,
-                    type=_kind(happened.type_url),
+                    type=short(happened.type_url),
                     names=", ".join(happened.versions),
                     reason=happened.message,
                 )
-
-
-def _kind(type_url: str) -> str:
-    """Return the message's own name, such as ``Cluster``."""
-    return type_url.rpartition(".")[2]

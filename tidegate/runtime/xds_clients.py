@@ -11,7 +11,7 @@ from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.status import JsonObject
 from xds.server import DiscoveryServer
 from xds.standing import Standing, StreamStanding
-from xds.type_urls import ORDER
+from xds.type_urls import ORDER, short
 
 
 class XdsClients(Part, Collector):
@@ -64,8 +64,3 @@ def _kind(kind: Standing) -> JsonObject:
         {"name": name, "version": parked.version, "reason": parked.reason} for name, parked in kind.parked.items()
     ]
     return {"type": short(kind.type_url), "held": kind.held, "waits_for_answer": kind.waits, "refused": refused}
-
-
-def short(type_url: str) -> str:
-    """Return the message's own name, such as ``Cluster``."""
-    return type_url.rpartition(".")[2]
