@@ -12,11 +12,14 @@ midnight UTC; both pay for what was used. What is *in flight* is given back when
 
 import enum
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tidegate.scheduling.budget_image import BudgetsImage, Hold, Used
+
+Kept = TypeVar("Kept")
+"""How the use of one limit is kept."""
 
 DAY_SECONDS = 86_400
 
@@ -192,8 +195,8 @@ class _Held:
     day: int
 
 
-def check(limits: Mapping[str, Sequence[Limit]]) -> None:
-    """Find out whether ``limits``, by scope, make sense.
+def by_name(limits: Mapping[str, Sequence[Limit]], account: Callable[[str, Limit], Kept]) -> dict[str, dict[str, Kept]]:
+    """Return the ``account`` of each limit, by scope and by the limit's name.
 
     Raises:
         ValueError: a limit is below 1, or given twice.
@@ -201,6 +204,7 @@ def check(limits: Mapping[str, Sequence[Limit]]) -> None:
     for scope, given in limits.items():
         if len({limit.name for limit in given}) < len(given) or any(limit.capacity < 1 for limit in given):
             raise ValueError(f"the limits of {scope} must be above zero, each given once")
+    return {scope: {limit.name: account(scope, limit) for limit in given} for scope, given in limits.items()}
 
 
 class Budgets:
@@ -223,10 +227,7 @@ class Budgets:
         Raises:
             ValueError: a limit is below 1, or given twice.
         """
-        check(limits)
-        self._accounts = {
-            scope: {limit.name: self._account(scope, limit, now) for limit in given} for scope, given in limits.items()
-        }
+        self._accounts = by_name(limits, lambda scope, limit: self._account(scope, limit, now))
 
     def _account(self, scope: str, limit: Limit, now: float) -> _Account:
         known = self._accounts.get(scope, {}).get(limit.name)

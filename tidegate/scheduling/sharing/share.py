@@ -14,7 +14,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tidegate.scheduling.budget import DAY_SECONDS, Cost, Exceeded, Left, Limit, Window, check
+from tidegate.scheduling.budget import DAY_SECONDS, Cost, Exceeded, Left, Limit, Window, by_name
 from tidegate.scheduling.sharing import usage
 
 
@@ -104,10 +104,7 @@ class Share:
         Raises:
             ValueError: a limit is below 1, or given twice.
         """
-        check(limits)
-        self._accounts = {
-            scope: {limit.name: self._account(scope, limit, now) for limit in given} for scope, given in limits.items()
-        }
+        self._accounts = by_name(limits, lambda scope, limit: self._account(scope, limit, now))
 
     def _account(self, scope: str, limit: Limit, now: float) -> Account:
         known = self._accounts.get(scope, {}).get(limit.name)
