@@ -47,10 +47,12 @@ def test_what_says_who_asks_is_read_and_taken_from_the_request_where_there_are_t
 
 
 def test_without_tenants_envoy_is_told_nothing_of_keys_or_limits() -> None:
-    resources = b"".join(resource.body for resource in _resources(parsed(EVERY_KEY)))
+    # The fuse is a limit on all together, and nobody's in particular.
+    unlimited = {**EVERY_KEY, "listener": {**EVERY_KEY["listener"], "max_requests_per_second": None}}
+    resources = b"".join(resource.body for resource in _resources(parsed(unlimited)))
     assert b"authorization" not in resources
     assert b"x-api-key" not in resources
-    assert b"x-ratelimit" not in resources
+    assert b"ratelimit" not in resources
 
 
 def test_with_tenants_it_is_told_which_headers_and_no_hash() -> None:
