@@ -80,8 +80,9 @@ def test_a_gpu_that_is_lost_one_that_is_full_and_an_agent_that_is_silent_cost_wh
         until(lambda: not served(stack, 3)[sick.engine], 5, "nothing goes to a GPU that fell off the bus")
         until(lambda: is_full(stack, full), 10, "it is known to be full")
         until(lambda: not stack.total("tidegate_agent_up", node=silent.name), 10, "silence is noticed")
-        # Where VRAM is full, there is room for small requests; and silence is not death.
-        assert served(stack, 3, LARGE) == {silent.engine: 3}
+        # Where VRAM is full, there is room for small requests; and silence is not death. (The agent that is not to be
+        # silent reports four times a second: on a busy machine it may be taken to be, for a moment.)
+        until(lambda: served(stack, 3, LARGE) == {silent.engine: 3}, 10, "large requests keep away from a full GPU")
         assert set(served(stack, 6)) == {full.engine, silent.engine}
         assert stack.total("tidegate_gpu_reason", node=sick.name, reason="xid_79") == 1
         assert stack.total("tidegate_gpu_memory_total_bytes", node=silent.name) == 0, "unknown is not zero"

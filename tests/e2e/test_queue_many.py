@@ -5,6 +5,8 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.holding import REQUEST, HoldingEngine
 from tests.e2e.stack import Stack, configuration, until, up
 
@@ -52,20 +54,23 @@ async def test_a_thousand_waiting_clients_that_leave_leave_nothing_behind(tmp_pa
         assert engine.held == 1
 
 
-async def test_a_burst_of_equal_requests_is_spread_evenly(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("places", "waiting"), [(10, 20), (100, 0)])
+async def test_a_burst_of_equal_requests_is_spread_evenly(tmp_path: Path, places: int, waiting: int) -> None:
     engines = [HoldingEngine() for _ in range(8)]
-    with contextlib.ExitStack() as running:
+    async with contextlib.AsyncExitStack() as running:
         for engine in engines:
             running.enter_context(engine.running())
-        with up(tmp_path, held_by(engines, max_running=10)) as stack:
-            clients = [await connected(stack) for _ in range(100)]
-            await asyncio.to_thread(until, lambda: stack.total("tidegate_queue_requests") == 20, 10, "twenty wait")
-            await asyncio.to_thread(until, lambda: sum(one.held for one in engines) == 80, 10, "the others run")
-            assert [engine.held for engine in engines] == [10] * 8
-            for engine in engines:
-                engine.release()
-            answers = await asyncio.gather(*(reader.read() for reader, _ in clients))
-            assert all(b"data: [DONE]" in answer for answer in answers)
-            assert max(one.held for one in engines) - min(one.held for one in engines) <= 5
-            for _, writer in clients:
-                writer.close()
+        stack = running.enter_context(up(tmp_path, held_by(engines, max_running=places)))
+        clients = []
+        for _ in range(100):
+            reader, writer = await connected(stack)
+            running.callback(writer.close)
+            clients.append(reader)
+        await asyncio.to_thread(until, lambda: sum(one.held for one in engines) == 100 - waiting, 20, "some run")
+        await asyncio.to_thread(until, lambda: stack.total("tidegate_queue_requests") == waiting, 20, "the others wait")
+        assert max(one.held for one in engines) - min(one.held for one in engines) <= 2
+        assert max(one.held for one in engines) <= min(places, 14)
+        for engine in engines:
+            engine.release()
+        answers = await asyncio.gather(*(reader.read() for reader in clients))
+        assert all(b"data: [DONE]" in answer for answer in answers)

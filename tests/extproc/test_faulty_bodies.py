@@ -153,12 +153,15 @@ async def test_a_huge_number_of_choices_reserves_a_bounded_number_of_tokens(n: s
 @pytest.mark.parametrize("field", ["model", "x", "messages", "prompt", "input", "tools"])
 async def test_absurd_depth_is_refused_in_no_time(path: str, field: str, opening: str) -> None:
     body = f'{{"{field}": {opening * (100_000 // len(opening))}'.encode()
-    began = time.process_time()
+    took = []
+    for _ in range(3):
+        began = time.thread_time()
+        status, error = await _refused(body, path)
+        took.append(time.thread_time() - began)
 
-    status, error = await _refused(body, path)
-
-    assert (status, error["code"]) == (400, "invalid_json")
-    assert time.process_time() - began < 0.5  # it takes 1 ms; what is held off is a search of the whole depth
+        assert (status, error["code"]) == (400, "invalid_json")
+    # It takes 1 ms, unless garbage is collected meanwhile; what is held off is a search of the whole depth.
+    assert min(took) < 0.5
 
 
 async def test_a_closed_depth_is_refused_too() -> None:
