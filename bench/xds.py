@@ -186,7 +186,8 @@ def rows(endpoints: int, clients: int, variant: str) -> Iterator[str]:
         cost = Cost(**step)
         yield (
             f"{endpoints:>9} {clients:>7} {variant:<7} {name:<8}"
-            f" {cost.cpu * 1e3:>8.0f} {cost.cpu / clients * 1e6:>9.0f} {cost.bytes / clients / 1e3:>10.1f} {cost.seconds:>8.2f} {told['memory'] / 2**20:>7.0f}"
+            f" {cost.cpu * 1e3:>8.0f} {cost.cpu / clients * 1e6:>9.0f} {cost.bytes / clients / 1e3:>10.1f}"
+            f" {cost.seconds:>8.2f} {told['memory'] / 2**20:>7.0f}"
         )
 
 
