@@ -1,12 +1,14 @@
 """What becomes of pools and endpoints when they are declared anew: those that stay keep what is known of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tidegate.fleet.condition import JOINED
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
+from tidegate.fleet.kin import Kin
 from tidegate.fleet.member import Member, PoolState
 from tidegate.fleet.prefix_index import MAX_BLOCKS
+from tidegate.fleet.rates import Rates
 from tidegate.fleet.weighing import BREAKER
 
 
@@ -39,8 +41,19 @@ def declared(
         pool.members = tuple(found[endpoint.address] for endpoint in spec.endpoints)
     homes = {address: name for name, pool in after.items() for address in pool.places}
     for name, pool in after.items():
+        related(pool.members)
         pool.judged = tuple(member for member in pool.members if homes[member.spec.address] == name)
     return after, found
+
+
+def related(members: Iterable[Member]) -> None:
+    """Have those of ``members`` that are declared alike learn from one another."""
+    kin: dict[tuple[object, ...], list[Rates]] = {}
+    for member in members:
+        spec = member.spec
+        kin.setdefault((spec.gpu, spec.weight, spec.role, spec.models), []).append(member.work.rates)
+    for rates in kin.values():
+        Kin(rates)
 
 
 def _declare(member: Member, endpoint: EndpointSpec, spec: PoolSpec, pool: PoolState, now: float) -> None:

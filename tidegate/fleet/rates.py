@@ -1,10 +1,12 @@
 """How fast one endpoint turned out to be, beside what was expected of it.
 
 Two factors on the prior are learned: one for prefill, one for decoding, each from the ratios of observed to expected
-times. That takes few samples, and leaves the shape of the prior (how a step grows with the batch) as it is.
+times. That takes few samples, and leaves the shape of the prior (how a step grows with the batch) as it is. What counts
+of a factor in the end is what its kin make of it (``kin``).
 """
 
 import math
+from collections.abc import Callable
 
 from tidegate.fleet.gpu import Pace
 
@@ -23,6 +25,18 @@ OUTLIER = 2.0
 LARGEST_LOG = math.log(1000.0)
 """No endpoint is a thousand times faster or slower than its prior: such a figure is a broken clock."""
 
+TELLING = 0.1
+"""Logarithms of factors that are no further apart are not told apart: what is learned of equal engines varies so."""
+
+SURE_SAMPLES = 10.0
+"""With fewer samples every one of them moves a factor by much."""
+
+PREFILL, DECODE = 0, 1
+"""Which factor."""
+
+SIGMA = 1.25
+"""Standard deviations in a mean absolute one, where errors are normal: the root of pi / 2."""
+
 
 class Scale:
     """One learned factor: the robust, forgetful mean of the logarithms of ratios."""
@@ -39,6 +53,21 @@ class Scale:
     def value(self) -> float:
         """The factor."""
         return math.exp(self._log)
+
+    @property
+    def log(self) -> float:
+        """Its logarithm."""
+        return self._log
+
+    @property
+    def error(self) -> float:
+        """How far off that may be: its standard error; infinite before anything was seen."""
+        return SIGMA * self._deviation / math.sqrt(self.samples) if self.samples else math.inf
+
+    def begin(self, log: float) -> None:
+        """Start at the factor of this logarithm instead, if nothing was seen yet."""
+        if not self.samples:
+            self._log = log
 
     def observe(self, ratio: float, weight: float) -> None:
         """Take in that something took ``ratio`` times as long as the prior says.
@@ -81,30 +110,31 @@ class Rates:
 
     Attributes:
         pace: how fast it is and what it holds, by all that is known; another object after every change.
+        learned: its own factors, of prefill and of decoding.
     """
 
-    __slots__ = ("_decode", "_kv_tokens", "_prefill", "_prior", "pace")
+    __slots__ = ("_applied", "_kv_tokens", "_prior", "_settle", "_settled", "learned", "pace")
 
     def __init__(self, prior: Pace) -> None:
         self._prior = prior
-        self._prefill, self._decode = Scale(), Scale()
+        self.learned = (Scale(), Scale())
+        self._applied = self._settled = (0.0, 0.0)
+        self._settle: Callable[[], None] | None = None
         self._kv_tokens: float | None = None
         self.pace = prior
 
     @property
     def samples(self) -> tuple[float, float]:
         """How many observations of prefill and of decoding stand behind the pace, the latest few dozen alone."""
-        return self._prefill.samples, self._decode.samples
+        return self.learned[0].samples, self.learned[1].samples
 
     def prefilled(self, ratio: float, weight: float) -> None:
         """Take in that prefill took ``ratio`` times as long as ``pace`` says; ``weight`` as in ``Scale.observe``."""
-        self._prefill.observe(ratio * self._prefill.value, weight)
-        self._changed()
+        self._observe(PREFILL, ratio, weight)
 
     def decoded(self, ratio: float, weight: float) -> None:
         """Likewise for the time between tokens."""
-        self._decode.observe(ratio * self._decode.value, weight)
-        self._changed()
+        self._observe(DECODE, ratio, weight)
 
     def holds(self, kv_tokens: float | None) -> None:
         """Take in the size of its KV cache in tokens, as it says itself; ``None`` is unknown."""
@@ -114,32 +144,59 @@ class Rates:
 
     def doubt(self) -> None:
         """Trust what was learned less: it is another process now, perhaps of another model."""
-        self._prefill.doubt()
-        self._decode.doubt()
-        self._changed()
+        for scale in self.learned:
+            scale.doubt()
+        self.settle()
 
     def image(self) -> tuple[ScaleImage, ScaleImage]:
         """Return what was learned of prefill and of decoding, as plain data."""
-        return self._prefill.image(), self._decode.image()
+        return self.learned[0].image(), self.learned[1].image()
 
     def restore(self, image: tuple[ScaleImage, ScaleImage], kv_tokens: float | None) -> None:
         """Know what ``image`` says; ``kv_tokens`` is the size of the KV cache, as in ``holds``."""
-        self._prefill.restore(image[0])
-        self._decode.restore(image[1])
+        for scale, known in zip(self.learned, image, strict=True):
+            scale.restore(known)
         self._kv_tokens = kv_tokens or self._kv_tokens
         self._changed()
+        self.settle()
 
     def expect(self, prior: Pace) -> None:
         """Take over another prior: another GPU was declared, and what was learned belongs to the old one."""
         if prior != self._prior:
             self._prior = prior
-            self._prefill, self._decode = Scale(), Scale()
+            self.learned = (Scale(), Scale())
+            self.settle()
+
+    def join(self, settle: Callable[[], None]) -> None:
+        """Have ``settle`` say from now on what counts of what is learned: it calls ``count`` for this one too."""
+        self._settle = settle
+
+    def count(self, prefill: float, decode: float) -> None:
+        """Have these logarithms count as its factors."""
+        self._settled = (self.learned[0].log, self.learned[1].log)
+        if (prefill, decode) != self._applied:
+            self._applied = prefill, decode
             self._changed()
 
+    def settle(self) -> None:
+        """Have what was learned count, as far as its kin let it."""
+        if self._settle is None:
+            self.count(self.learned[0].log, self.learned[1].log)
+        else:
+            self._settle()
+
+    def _observe(self, which: int, ratio: float, weight: float) -> None:
+        scale, applied = self.learned[which], self._applied[which]
+        scale.begin(applied)
+        scale.observe(ratio * math.exp(applied), weight)
+        # Who has seen much moves little, and need not ask each time what that comes to.
+        if scale.samples < SURE_SAMPLES or abs(scale.log - self._settled[which]) > TELLING / 5:
+            self.settle()
+
     def _changed(self) -> None:
-        prior, decode = self._prior, self._decode.value
+        prior, prefill, decode = self._prior, math.exp(self._applied[PREFILL]), math.exp(self._applied[DECODE])
         self.pace = Pace(
-            prior.prefill_seconds * self._prefill.value,
+            prior.prefill_seconds * prefill,
             prior.step_seconds * decode,
             prior.sequence_seconds * decode,
             prior.context_seconds * decode,

@@ -1,0 +1,68 @@
+"""What endpoints that were declared alike teach of one another.
+
+The first endpoint of several that turns out faster than its prior says would get every request: the others are as fast,
+but nobody has seen it. And of those that were seen, the one that was measured faster by chance would get all that one
+engine can bear, for where little runs a request more costs less than such an error. So what was seen of one is what is
+expected of its kin until they show otherwise, and who is not known to differ counts as equal.
+"""
+
+from collections.abc import Sequence
+
+from tidegate.fleet.rates import DECODE, PREFILL, TELLING, Rates, Scale
+
+DOUBT = 1.0
+"""Standard errors that an endpoint is given before it counts as different."""
+
+
+class Kin:
+    """Endpoints of one pool that were declared alike."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self, members: Sequence[Rates]) -> None:
+        """Have ``members`` be one another's kin from now on."""
+        self._members = tuple(members)
+        for member in self._members:
+            member.join(self.settle)
+        self.settle()
+
+    def settle(self) -> None:
+        """Have count of each what can be told of it."""
+        prefill = alike([member.learned[PREFILL] for member in self._members])
+        decode = alike([member.learned[DECODE] for member in self._members])
+        for member, *factors in zip(self._members, prefill, decode, strict=True):
+            member.count(*factors)
+
+
+def alike(scales: Sequence[Scale]) -> list[float]:
+    """Return the logarithm of the factor that counts for each of ``scales``.
+
+    From the smallest to the largest, each joins those before it unless it is further from their mean than ``TELLING``,
+    and than its error allows; who is together has the mean, weighed by samples. Of whom nothing was seen counts as
+    most do.
+    """
+    seen = sorted((scale.log, place) for place, scale in enumerate(scales) if scale.samples)
+    if not seen:
+        return [scale.log for scale in scales]
+    counts = [0.0] * len(scales)
+    groups: list[list[int]] = []
+    means: list[float] = []
+    weight = 0.0
+    for log, place in seen:
+        scale = scales[place]
+        if not groups or log - means[-1] > max(TELLING, DOUBT * scale.error):
+            groups.append([])
+            means.append(0.0)
+            weight = 0.0
+        groups[-1].append(place)
+        weight += scale.samples
+        means[-1] += (log - means[-1]) * scale.samples / weight
+    for group, mean in zip(groups, means, strict=True):
+        for place in group:
+            counts[place] = mean
+    # The first of the largest: where as many are fast as slow, it is soon seen whether it is fast.
+    most = means[max(range(len(groups)), key=lambda at: len(groups[at]))]
+    for place, scale in enumerate(scales):
+        if not scale.samples:
+            counts[place] = most
+    return counts
