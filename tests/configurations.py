@@ -108,6 +108,7 @@ EVERY_KEY: dict[str, Any] = {
         "salt_file": None,
         "timeout_seconds": 0.05,
         "replicas": 3,
+        "inflight_seconds": 0.5,
     },
     "pools": [
         {

@@ -104,6 +104,14 @@ class Redis(Section):
         "divided while it does not answer.",
     )
 
+    inflight_seconds: float = Field(
+        0.25,
+        ge=0.05,
+        le=1.0,
+        allow_inf_nan=False,
+        description="How often replicas tell each other what they have in flight by endpoint.",
+    )
+
     @model_validator(mode="after")
     def _usable(self, info: ValidationInfo) -> "Redis":
         if self.password_file is not None and self.password_env is not None:

@@ -16,6 +16,7 @@ from tidegate.fleet.events import (
     FleetEvent,
     GpuMemoryReported,
     LoadReported,
+    OthersReported,
     PoolsDeclared,
     RequestEnded,
     RequestProgressed,
@@ -29,6 +30,7 @@ from tidegate.fleet.evidence import Ending, Evidence, Verdict
 from tidegate.fleet.health import HealthStatus
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
+from tidegate.fleet.others import Others
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.vram import GpuMemory
 
@@ -101,6 +103,15 @@ EVENTS: st.SearchStrategy[FleetEvent] = st.one_of(
             st.just("because"),
             st.sampled_from([math.inf, 5.0]),
         ),
+    ),
+    st.builds(
+        OthersReported,
+        st.lists(
+            st.tuples(ADDRESSES, st.builds(Others, TOKENS, TOKENS, TOKENS, TOKENS)),
+            max_size=3,
+            unique_by=lambda one: one[0],
+        ).map(tuple),
+        st.floats(0.0, 5.0),
     ),
     st.just(TimePassed()),
 )

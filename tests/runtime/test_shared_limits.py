@@ -9,12 +9,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 from tests.at_once import at_once
 from tests.configurations import parsed
 from tests.telemetry.entries import DECISION, entry
+from tidegate.fleet.state import Fleet
 from tidegate.runtime import shared_limits
 from tidegate.runtime.kept_budgets import KeptBudgets
+from tidegate.runtime.part import Surroundings
+from tidegate.runtime.shared_inflight import SharedInflight
 from tidegate.runtime.tenants import Tenants
 from tidegate.scheduling.allowance import Ask
 from tidegate.scheduling.budget import Cost
 from tidegate.sharing.names import Names
+from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.record import parse
 
 SECTIONS: dict[str, Any] = {
@@ -51,6 +55,15 @@ def test_with_redis_the_share_counts_until_it_is_reached() -> None:
     tenants.withdraw("r1")
     tenants.withdraw("r1")
     assert tenants.describe()["requests_held"] == 1
+
+
+def test_what_is_in_flight_is_told_where_there_is_a_redis_and_only_there() -> None:
+    for section, parts in (({}, 0), ({"redis": {"url": "redis://127.0.0.1:1"}}, 1)):
+        config, metrics = parsed({**SECTIONS, **section}), Metrics(tuple, int)
+        shared = shared_limits.made(config, metrics.registry)
+        around = Surroundings(Fleet(45.0), lambda _: None, metrics, config, lambda: None, shared=shared)
+        assert len(SharedInflight.of(around)) == parts
+        assert ("tidegate_redis_others_requests 0.0" in metrics.render().decode()) is bool(parts)
 
 
 def test_names_are_hashed_with_what_is_in_the_file_or_with_the_prefix(

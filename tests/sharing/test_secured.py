@@ -9,6 +9,8 @@ import pytest
 from tests.authority import Authority
 from tests.sharing.redis_server import redis_server
 from tests.sharing.replica import SCOPE, Replica, per_day, replicas
+from tidegate.fleet.others import Others
+from tidegate.sharing import inflight
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "replicas.md"
 """It says what the user needs."""
@@ -30,8 +32,11 @@ async def test_a_user_needs_no_more_than_is_documented(tmp_path: Path, stack: As
         mine = {"username": "tidegate", "password_file": str(password)}
         (one,) = await replicas(stack, 1, server.port, per_day(3), **mine, lease=1.0)
         assert await one.granted(5) == 3
+        one.allowance.regularly(
+            0.05, lambda: [(inflight.tell([(SCOPE, Others(1, 1, 1, 1))], lambda _: b"endpoint"), None)]
+        )
         one.allowance.settle("r", 0, 0)
-        await one.until(lambda: len(one.counts.calls) > 6)
+        await one.until(lambda: len(one.counts.calls) > 6 and server.do("HLEN", "{test}:inflight") == 1)
         assert one.counts.failures() == []
 
 

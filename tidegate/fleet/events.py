@@ -12,6 +12,7 @@ from tidegate.fleet.evidence import Ending, Evidence
 from tidegate.fleet.health import Health, Reachability
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
+from tidegate.fleet.others import Others
 from tidegate.fleet.pool_health import Alarm
 from tidegate.fleet.vram import GpuMemory
 
@@ -129,6 +130,19 @@ class RequestQuarantined:
 
 
 @dataclass(frozen=True, slots=True)
+class OthersReported:
+    """The other replicas said what they have in flight: all of it, at the moment.
+
+    Attributes:
+        loads: by address; where nothing is said they have nothing, as far as is known.
+        seconds: how long that is believed.
+    """
+
+    loads: tuple[tuple[str, Others], ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class BlocksStored:
     """The engine at ``address`` says that it keeps these blocks of prompts, of ``block_tokens`` tokens each.
 
@@ -167,6 +181,7 @@ FleetEvent = (
     | BlocksRemoved
     | BlocksCleared
     | EvidenceReported
+    | OthersReported
     | RequestQuarantined
     | GpuMemoryReported
     | TimePassed

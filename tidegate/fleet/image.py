@@ -8,6 +8,7 @@ from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import EngineReport
+from tidegate.fleet.others import Heard
 from tidegate.fleet.output_lengths import LengthsImage
 from tidegate.fleet.pool_health import AlarmImage
 from tidegate.fleet.rates import ScaleImage
@@ -34,6 +35,7 @@ class MemberImage:
     vram: Vram
     breaker: Breaker | None
     condition: ConditionImage
+    others: Heard | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """What can be asked of a fleet at any time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.ledger import Ledger
 from tidegate.fleet.load import IDLE, AtWork
 from tidegate.fleet.member import Member, PoolState
+from tidegate.fleet.others import Others, own_backlog
 from tidegate.fleet.outlook import Outlook, outlook
 from tidegate.fleet.pool_health import Alarm
 from tidegate.fleet.prefix_match import PrefixMatch, PrefixTokens
@@ -133,6 +134,18 @@ class Known:
         """Return what is known at ``now`` (seconds) of the work at ``address``; nothing of one that is no member."""
         member = self._endpoints.get(address)
         return IDLE if member is None else member.at_work(self.ledger.inflight(address), now - self._stale_after)
+
+    def addresses(self) -> Iterator[str]:
+        """Iterate over the addresses of all endpoints."""
+        return iter(self._endpoints)
+
+    def in_flight(self, now: float) -> Iterator[tuple[str, Others]]:
+        """Yield by address what is in flight of ours at ``now`` (seconds), as other replicas are told."""
+        for address in self.ledger.addresses():
+            own = self.ledger.inflight(address)
+            member = self._endpoints.get(address)
+            backlog = 0.0 if member is None else member.work.standing(now)[0]
+            yield address, Others(own.requests, own.prompt_tokens, own.tokens, own_backlog(backlog, own.prompt_tokens))
 
     def alarms(self) -> dict[str, Alarm]:
         """Return by pool whether so many look bad that something else is the matter."""

@@ -13,6 +13,7 @@ from tidegate.fleet.health import OUT, ConnectionRecord
 from tidegate.fleet.image import MemberImage, PoolImage
 from tidegate.fleet.ledger import Inflight, Ledger, Reservation
 from tidegate.fleet.load import AtWork, EngineReport, MeanTokens, restarted
+from tidegate.fleet.others import Heard, Others
 from tidegate.fleet.output_lengths import PoolOutputLengths
 from tidegate.fleet.pool_health import PoolHealth
 from tidegate.fleet.prefix_index import PrefixIndex
@@ -44,6 +45,7 @@ class Member:
         reported_at: when, in seconds; ``None`` when it never did.
         own_at_scrape: requests of ours in flight there when the last scrape began.
         foreign: requests of others there, by the last report; ``None`` when that did not say.
+        others: what other replicas said that they have in flight there; ``None`` when they said nothing.
         adapters: LoRA adapters there, by the last report; ``None`` when that did not say.
         prefixes: where it is noted what its cache holds.
         told: what its cache holds is what its engine says, and nothing else is taken for a sign of it.
@@ -63,6 +65,7 @@ class Member:
         "condition",
         "connections",
         "foreign",
+        "others",
         "own_at_scrape",
         "prefixes",
         "report",
@@ -90,6 +93,7 @@ class Member:
         self.reported_at: float | None = None
         self.own_at_scrape = 0
         self.foreign: float | None = None
+        self.others: Heard | None = None
         self.shown: EndpointView | None = None
         self.warm: EndpointView | None = None
         self.shown_until = 0.0
@@ -123,6 +127,12 @@ class Member:
         self.report, self.reported_at, self.foreign, self.shown = report, now, foreign, None
         running, waiting = report.running_adapters, report.waiting_adapters
         self.adapters = None if running is None or waiting is None else Adapters(running, waiting, report.max_adapters)
+
+    def hear_of(self, others: Others | None, now: float, seconds: float) -> None:
+        """Take in at ``now`` what other replicas have in flight, which is believed for so many ``seconds``."""
+        if others is not None or self.others is not None:
+            self.others = None if others is None else Heard(others, now, now + seconds)
+            self.shown = None
 
     def at_work(self, inflight: Inflight, oldest: float) -> AtWork:
         """Return what is known of the work here; a report from before ``oldest`` (seconds) does not count."""
@@ -161,13 +171,14 @@ class Member:
             self.vram,
             None if self.breaker is None else dataclasses.replace(self.breaker),
             self.condition.image(),
+            self.others,
         )
 
     def restore(self, image: MemberImage) -> None:
         """Become what ``image`` shows."""
         self.connections.failures, self.connections.state = image.failures, image.reachability
         self.report, self.reported_at = image.report, image.reported_at
-        self.own_at_scrape, self.foreign = image.own_at_scrape, image.foreign
+        self.own_at_scrape, self.foreign, self.others = image.own_at_scrape, image.foreign, image.others
         self.work.rates.restore(image.rates, image.report.kv_capacity_tokens)
         self.prefixes.resize(image.address, image.report.kv_capacity_tokens)
         self.prefixes.hold(image.address, image.told[::-1], 1)
@@ -212,9 +223,11 @@ class PoolState:
         self.outputs.restore(image.outputs)
         self.health.restore(image.alarm, [member.condition for member in self.judged])
 
-    def load(self, member: Member, ledger: Ledger) -> Load:
-        """Return the load of ``member``, one of this pool's."""
-        return load(ledger.inflight(member.spec.address), member.foreign or 0.0, self.request_tokens.value)
+    def load(self, member: Member, ledger: Ledger, now: float) -> Load:
+        """Return the load of ``member``, one of this pool's, at ``now`` (seconds)."""
+        inflight, each, others = ledger.inflight(member.spec.address), self.request_tokens.value, member.others
+        shown = load(inflight, member.foreign or 0.0, each)
+        return shown if others is None or now > others.until else others.load(load(inflight, 0.0, each), shown)
 
     def view(
         self,
@@ -270,8 +283,14 @@ class PoolState:
             member.shown_until = min(member.shown_until, now + reported_at - oldest)
         if foreign is None:
             member.assumed, foreign = assumed, assumed * weight
-        foreign_tokens = foreign * self.request_tokens.value
+        tokens = context = foreign * self.request_tokens.value
         backlog, busy, failing = work.standing(now) if self.spec.reckons else _NOTHING
+        told = member.others
+        if told is not None and now <= told.until:
+            others = told.others
+            foreign, tokens, context = max(foreign, others[0]), max(tokens, others[2]), max(context, others.context)
+            backlog += work.pending(others.backlog, now - told.at)
+            member.shown_until = min(member.shown_until, told.until)
         fields = (
             address,
             weight if share == 1.0 else weight * share,
@@ -280,7 +299,7 @@ class PoolState:
             inflight.requests,
             inflight.tokens,
             inflight.requests + foreign,
-            inflight.tokens + foreign_tokens,
+            inflight.tokens + tokens,
             report.running,
             report.waiting,
             report.kv_usage,
@@ -291,7 +310,7 @@ class PoolState:
             spec.max_running,
             member.adapters if fresh else None,
             pace if share == 1.0 else pace.stretched(1.0 / share),
-            (inflight.prompt_tokens + inflight.tokens) / 2 + foreign_tokens,
+            (inflight.prompt_tokens + inflight.tokens) / 2 + context,
             backlog,
             busy,
             failing,

@@ -16,6 +16,7 @@ from tidegate.fleet.events import (
     GpuMemoryReported,
     LoadReported,
     MembershipChanged,
+    OthersReported,
     PoolsDeclared,
     ReachabilityChanged,
     RequestEnded,
@@ -105,7 +106,7 @@ class Fleet(Known):
                 member.breaker.sent(reservation.id, reservation.reserved_at)
             if pool is not None and pool.spec.reckons:
                 held = self.ledger.inflight(reservation.address).tokens
-                member.work.started(reservation, pool.load(member, self.ledger), held, now)
+                member.work.started(reservation, pool.load(member, self.ledger, now), held, now)
 
     @singledispatchmethod
     def _apply(self, event: FleetEvent, now: float) -> Iterable[FleetChange]:
@@ -147,7 +148,9 @@ class Fleet(Known):
         before = member.connections.state
         home = next((pool for pool in self._pools.values() if event.address in pool.places), None)
         if report.waiting is not None and home is not None:
-            member.work.reported(report.waiting, home.load(member, self.ledger), now)
+            told = member.others
+            others = told.others.backlog if told is not None and now <= told.until else 0.0
+            member.work.reported(report.waiting, home.load(member, self.ledger, now), now, others)
         if member.connections.succeeded():
             yield from self._reachability_changed(member, before, "it answered", now)
 
@@ -217,7 +220,7 @@ class Fleet(Known):
         if pool is not None and member is not None and pool.spec.reckons:
             member.work.ended(
                 reservation.id,
-                pool.load(member, self.ledger),
+                pool.load(member, self.ledger, now),
                 now,
                 ttft=event.ttft,
                 duration=event.duration,
@@ -274,6 +277,13 @@ class Fleet(Known):
     def _(self, event: EvidenceReported, now: float) -> Iterable[FleetChange]:
         if member := self._endpoints.get(event.address):
             yield from self._heard(member, event.evidence, now)
+
+    @_apply.register
+    def _(self, event: OthersReported, now: float) -> Iterable[FleetChange]:
+        loads = dict(event.loads)
+        for address, member in self._endpoints.items():
+            member.hear_of(loads.get(address), now, event.seconds)
+        return ()
 
     @_apply.register
     def _(self, event: TimePassed, now: float) -> Iterable[FleetChange]:  # noqa: ARG002

@@ -126,6 +126,10 @@ class Work:
             failing *= math.exp(min(0.0, self._failed_at - now) / FAILURE_SECONDS)
         return backlog, busy, failing
 
+    def pending(self, tokens: float, seconds: float) -> float:
+        """Return how many of so many prompt ``tokens`` are left to prefill after so many ``seconds``."""
+        return max(0.0, tokens - seconds / self._each)
+
     # -- what happens
 
     def started(self, reservation: Reservation, before: Load, capacity_used: float, now: float) -> None:
@@ -201,8 +205,10 @@ class Work:
         """Take in that the engine is asked for its load at ``now``: what is sent from then on is not in its answer."""
         self._asked = now, self._prefilled
 
-    def reported(self, waiting: float, before: Load, now: float) -> None:
+    def reported(self, waiting: float, before: Load, now: float, others: float = 0.0) -> None:
         """Take in at ``now`` that ``waiting`` requests waited when it was asked; ``before`` is the load.
+
+        Of those, prompts of ``others`` tokens are accounted for elsewhere (see ``Others``).
 
         An error in the pace adds up in what is reckoned to wait, for as long as the endpoint is busy; this ends it.
         """
@@ -216,7 +222,7 @@ class Work:
         done = max(0.0, now - asked_at) / self._each
         # Besides those that wait, one may be in the midst of its prefill.
         most = waited + since + max(prompts) + pace.step_tokens
-        self._backlog = min(max(self._backlog, waited + since - done), most)
+        self._backlog = min(max(self._backlog, waited - others + since - done), most)
 
     def lost(self, reservation_id: str) -> None:
         """Forget a request of whose end nothing is known."""

@@ -113,7 +113,7 @@ class ControlPlane:
         self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
         known_to_all = (self._fleet, self._apply, self._metrics, config, self._watched.readjust, waiting_room)
         self._parts = (
-            *parts.made(Surroundings(*known_to_all)),
+            *parts.made(Surroundings(*known_to_all, self._tenants.shared)),
             shared_limits.keeping(self._tenants, config),
             kept_endpoints.KeptEndpoints(self._discovered, config),
             XdsClients(self._discovery, self._metrics),

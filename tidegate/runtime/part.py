@@ -8,6 +8,7 @@ from tidegate.config import Config
 from tidegate.fleet.events import FleetChange, FleetEvent, PoolsDeclared
 from tidegate.fleet.state import Fleet
 from tidegate.runtime.waiting_room import WaitingRoom
+from tidegate.sharing.allowance import SharedAllowance
 from tidegate.telemetry.admin import Action, Page
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.record import RequestRecord
@@ -23,6 +24,7 @@ class Surroundings(NamedTuple):
         config: the configuration that it begins with. What listens keeps to that; the rest follows.
         readjust: has every part's ``adjusted`` asked again, and what comes of it taken over.
         waiting_room: where requests wait, if it is this process that decides.
+        shared: what counts for all replicas, through Redis, if anything does.
     """
 
     fleet: Fleet
@@ -31,6 +33,7 @@ class Surroundings(NamedTuple):
     config: Config
     readjust: Callable[[], None]
     waiting_room: WaitingRoom | None = None
+    shared: SharedAllowance | None = None
 
 
 class Part:

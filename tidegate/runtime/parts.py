@@ -10,6 +10,7 @@ from tidegate.runtime.quarantines import Quarantines
 from tidegate.runtime.queues import Queues
 from tidegate.runtime.rollouts import Rollouts
 from tidegate.runtime.saturation import SaturationGauges
+from tidegate.runtime.shared_inflight import SharedInflight
 
 
 def made(surroundings: Surroundings) -> Sequence[Part]:
@@ -23,4 +24,5 @@ def made(surroundings: Surroundings) -> Sequence[Part]:
         Queues(surroundings),
         Checks(surroundings),
         Quarantines(surroundings),
+        *SharedInflight.of(surroundings),
     )

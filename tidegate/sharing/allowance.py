@@ -7,7 +7,7 @@ says how it ended counts, and that may be another one than let it in.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from tidegate.scheduling.allowance import Answer, Ask, Settled, standing
@@ -61,7 +61,11 @@ class _Known(NamedTuple):
 
 
 class SharedAllowance:
-    """All limits of all callers, shared among replicas."""
+    """All limits of all callers, shared among replicas.
+
+    Attributes:
+        names: what things are called in Redis.
+    """
 
     def __init__(
         self,
@@ -76,7 +80,7 @@ class SharedAllowance:
         """Reach Redis by ``connect``, where things are called by ``names``; there are ``replicas`` at least."""
         self._share = Share(replicas)
         self._least = replicas
-        self._names = names
+        self.names = names
         self._observer = observer
         self._courier = Courier(connect, times, self, observer, wall)
         self._lease = times.lease
@@ -100,6 +104,10 @@ class SharedAllowance:
         """Return how it stands with Redis."""
         return State(self._courier.can_be_asked, self._courier.reason, self._courier.replicas, self._share.parts)
 
+    def regularly(self, seconds: float, ask: Callable[[], Iterable[Telling]]) -> None:
+        """Have Redis told and asked besides, every so many ``seconds``, what ``ask`` yields (see ``Courier``)."""
+        self._courier.regularly(seconds, ask)
+
     def configure(self, limits: Mapping[str, Sequence[Limit]]) -> None:
         """Take over the limits by scope."""
         self._share.configure(limits, self._courier.now())
@@ -118,7 +126,7 @@ class SharedAllowance:
         accounts = self._share.accounts(ask.scopes)
         doubtful = False
         if accounts and self._courier.can_be_asked:
-            name = self._names.request(ask.id)
+            name = self.names.request(ask.id)
             ticket = self._courier.ask(operations.reserve(name, ask.cost, map(self._named, accounts)))
             try:
                 result = await ticket.answer
@@ -157,7 +165,7 @@ class SharedAllowance:
         if exceeded is None:
             self._requests[ask.id] = _Known(ask.tenant, doubtful)
         elif doubtful:
-            self._courier.say(operations.release(self._names.request(ask.id)))
+            self._courier.say(operations.release(self.names.request(ask.id)))
         if accounts:
             self._observer.decided_alone()
         return Answer(exceeded, standing([self._share.left(account, now) for account in accounts]))
@@ -165,7 +173,7 @@ class SharedAllowance:
     def progressed(self, request_id: str) -> None:
         """Renew the lease of a request that another replica let in, which may be no more; ours are renewed anyway."""
         if self._scopes and self._share.holds(request_id) is None:
-            self._courier.say(operations.renew([self._names.request(request_id)]))
+            self._courier.say(operations.renew([self.names.request(request_id)]))
 
     def settle(self, request_id: str, input_tokens: int | None, output_tokens: int | None) -> Settled | None:
         """Correct what a request took by what it used, in tokens; what is unknown was what was expected.
@@ -176,7 +184,7 @@ class SharedAllowance:
         held = self._share.holds(request_id)
         if held is None:
             if self._scopes:
-                self._courier.say(operations.settle(self._names.request(request_id), input_tokens, output_tokens))
+                self._courier.say(operations.settle(self.names.request(request_id), input_tokens, output_tokens))
             return None
         used = Cost(
             held.cost.input_tokens if input_tokens is None else input_tokens,
@@ -185,9 +193,9 @@ class SharedAllowance:
         self._share.settle(request_id, used, self._courier.now())
         known = self._requests.pop(request_id)
         if held.accounts and held.shared:
-            self._courier.say(operations.settle(self._names.request(request_id), *used))
+            self._courier.say(operations.settle(self.names.request(request_id), *used))
         elif known.doubtful:
-            self._courier.say(operations.release(self._names.request(request_id)))
+            self._courier.say(operations.release(self.names.request(request_id)))
         return Settled(known.tenant, used)
 
     def release(self, request_id: str) -> bool:
@@ -197,7 +205,7 @@ class SharedAllowance:
             return False
         known = self._requests.pop(request_id)
         if held.accounts and (held.shared or known.doubtful):
-            self._courier.say(operations.release(self._names.request(request_id)))
+            self._courier.say(operations.release(self.names.request(request_id)))
         return True
 
     # -- what one sees
@@ -239,7 +247,7 @@ class SharedAllowance:
             yield operations.tell(self._number, told, map(self._told, untold)), None
         if self._renewing:
             some = [self._renewing.popleft() for _ in range(min(MOST_RENEWED, len(self._renewing)))]
-            names = {self._names.request(request_id): request_id for request_id in some}
+            names = {self.names.request(request_id): request_id for request_id in some}
             yield operations.renew(list(names)), lambda gone: self._given_back(gone, names)
 
     def _divide(self) -> None:
@@ -247,7 +255,7 @@ class SharedAllowance:
 
     def _told(self, untold: tuple[str, Held]) -> tuple[str, Cost, Sequence[Named]]:
         request_id, held = untold
-        return self._names.request(request_id), held.cost, [self._named(account) for account in held.accounts]
+        return self.names.request(request_id), held.cost, [self._named(account) for account in held.accounts]
 
     def beat(self) -> Iterator[Telling]:
         """Yield some accounts to be looked at; begin to renew leases when that is due."""
@@ -277,7 +285,7 @@ class SharedAllowance:
                 self._share.seen(accounts, used, now)
 
     def _named(self, account: Account) -> Named:
-        return self._names.account(account.scope, account.limit.name), account.limit
+        return self.names.account(account.scope, account.limit.name), account.limit
 
 
 def _worst(cost: Cost, accounts: Sequence[Account], used: Sequence[float], now: float) -> Exceeded:

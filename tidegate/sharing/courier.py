@@ -10,7 +10,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from tidegate.scheduling.sharing.breaker import Breaker
@@ -41,6 +41,17 @@ LATE_SECONDS: Final = 0.25
 would otherwise make, once it thaws, those of requests that are long decided."""
 
 
+class _Round:
+    """What is told and asked again and again."""
+
+    __slots__ = ("ask", "due", "seconds")
+
+    def __init__(self, seconds: float, ask: Callable[[], Iterable[Telling]]) -> None:
+        self.seconds = seconds
+        self.ask = ask
+        self.due = 0.0
+
+
 class Courier:
     """What one replica says to Redis, and hears.
 
@@ -68,7 +79,7 @@ class Courier:
         self._news: deque[Operation] = deque(maxlen=MOST_NEWS)
         self._again: list[Telling] = []
         self._something = asyncio.Event()
-        self._beat_at = 0.0
+        self._rounds = [_Round(BEAT_SECONDS, clerk.beat)]
         self._said: str | None = None
         self.reason = "not connected yet"
 
@@ -104,6 +115,13 @@ class Courier:
         self._news.append(operation)
         self._something.set()
 
+    def regularly(self, seconds: float, ask: Callable[[], Iterable[Telling]]) -> None:
+        """Have what ``ask`` yields told and asked every so many ``seconds``, while that can be; from ``run`` on.
+
+        After a failure it is not asked again, but when it is due anew.
+        """
+        self._rounds.append(_Round(seconds, ask))
+
     # -- the one who talks
 
     async def run(self) -> None:
@@ -124,7 +142,9 @@ class Courier:
         if self._something.is_set() or not self._breaker.is_closed or self._again:
             await asyncio.sleep(0)
             return
-        pause = self._beat_at - now if self._gathering.is_whole(now) else QUICK_SECONDS
+        pause = min(one.due for one in self._rounds) - now
+        if not self._gathering.is_whole(now):
+            pause = QUICK_SECONDS
         try:
             async with asyncio.timeout(max(0.0, pause)):
                 await self._something.wait()
@@ -160,9 +180,10 @@ class Courier:
         now = self._time()
         if self._gathering.is_gathered:
             batch.told = self._again or list(self._clerk.news())
-        if now >= self._beat_at:
-            batch.beat = list(self._clerk.beat())
-            self._beat_at = now + BEAT_SECONDS
+        for one in self._rounds:
+            if now >= one.due:
+                batch.beat += one.ask()
+                one.due = now + one.seconds
         while self._news and len(batch.news) < MOST_OPERATIONS:
             batch.news.append(self._news.popleft())
         while self._waiting and len(batch.tickets) < MOST_OPERATIONS:

@@ -6,6 +6,7 @@
 --       3 held     hash: request -> "day input output account unit account unit ..."; unit r(equests), i, o, t(okens)
 --       4 leases   sorted set: request, by when its lease ends
 --       5 replicas hash: replica -> "seen number call"; number: the last telling of it that was taken; call: its last call
+--       6 inflight hash: replica -> "seen told"; told: what it has in flight (see inflight.py)
 -- ARGV: 1 replica, 2 the epoch that it knows, 3 a new epoch if one is needed, 4 not after (0: at any time),
 --       5 lease (seconds), 6 the operations (JSON), 7 the number of this call, 8 of the last one that was answered
 -- Returns state, epoch, its age, now, replicas, those of them that are here, then a result for each operation.
@@ -237,6 +238,32 @@ function operations.look(specs)
     end
   end
   for at = 1, 5 do redis.call('EXPIRE', KEYS[at], KEEP) end
+  return table.concat(words, ' ')
+end
+
+-- Take in what this replica has in flight, and return what the others told in the last `seconds`, a word each, as far as
+-- `most` characters hold it. One that leaves is forgotten like one that died: what it sent is there for longer.
+function operations.inflight(told, seconds, most)
+  if told == '' then
+    redis.call('HDEL', KEYS[6], ARGV[1])
+  else
+    redis.call('HSET', KEYS[6], ARGV[1], text(now) .. ' ' .. told)
+  end
+  local words, size = {}, 0
+  local all = redis.call('HGETALL', KEYS[6])
+  for at = 1, #all, 2 do
+    if all[at] ~= ARGV[1] then
+      local seen, theirs = string.match(all[at + 1], '^(%S+) (%S+)$')
+      -- A clock that went back makes old ones look new.
+      if not tonumber(seen) or math.abs(now - tonumber(seen)) > seconds then
+        redis.call('HDEL', KEYS[6], all[at])
+      elseif size + #theirs <= most then
+        size = size + #theirs
+        words[#words + 1] = theirs
+      end
+    end
+  end
+  redis.call('EXPIRE', KEYS[6], 60)
   return table.concat(words, ' ')
 end
 

@@ -10,9 +10,9 @@ import json
 from typing import Final
 
 MOST_REMEMBERED: Final = 65_536
-"""Accounts whose names are remembered; what is configured, and not what clients send, makes accounts."""
+"""Accounts, and endpoints, whose names are remembered; what is configured, and not what clients send, makes them."""
 
-KEYS: Final = ("meta", "used", "held", "leases", "replicas")
+KEYS: Final = ("meta", "used", "held", "leases", "replicas", "inflight")
 """The Redis keys, in the order in which the script takes them."""
 
 
@@ -28,6 +28,7 @@ class Names:
         """Hash with ``salt``, the same for all replicas."""
         self._salt = salt.encode()
         self._accounts: dict[tuple[str, str], str] = {}
+        self._endpoints: dict[str, bytes] = {}
 
     def account(self, scope: str, limit: str) -> str:
         """Return the name of the limit ``limit`` of ``scope``. No two pairs that differ get the same."""
@@ -42,5 +43,17 @@ class Names:
         """Return the name of a request, in which a client may have had its say."""
         return self._hashed(request_id)
 
+    def endpoint(self, address: str) -> bytes:
+        """Return the name of an endpoint, of 8 bytes: many are told at a time, and none is paid for."""
+        known = self._endpoints.get(address)
+        if known is None:
+            if len(self._endpoints) >= MOST_REMEMBERED:
+                self._endpoints.clear()
+            known = self._endpoints[address] = self._digest(f"endpoint {address}")[:8]
+        return known
+
     def _hashed(self, text: str) -> str:
-        return hmac.digest(self._salt, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()[:32]
+        return self._digest(text).hex()[:32]
+
+    def _digest(self, text: str) -> bytes:
+        return hmac.digest(self._salt, text.encode("utf-8", "surrogatepass"), hashlib.sha256)

@@ -16,11 +16,13 @@ from tidegate.fleet.events import (
     FleetEvent,
     GpuMemoryReported,
     LoadReported,
+    OthersReported,
     RequestProgressed,
     RequestReserved,
     ScrapeFailed,
 )
 from tidegate.fleet.load import EngineReport
+from tidegate.fleet.others import Others
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import EndpointView
 from tidegate.fleet.vram import GpuMemory
@@ -104,6 +106,7 @@ def test_a_welcome_makes_an_equal_fleet() -> None:
         fleet.apply(ScrapeFailed(B, unreachable=True, reason="refused"), 2.0)
     for number in range(5):
         fleet.apply(RequestReserved(reservation(f"r{number}", address=A)), 2.5)
+    fleet.apply(OthersReported(((A, Others(9, 900, 1800, 300)),), 2.0), 2.5)
     corrections = Corrections()
     corrections.learn("default", "m", 1000, 1500)
     welcome = messages.Welcome(7000, b"{}", 1_700_000_000, fleet.image(), corrections.image())
@@ -118,6 +121,7 @@ def test_a_welcome_makes_an_equal_fleet() -> None:
     assert replica.pools == fleet.pools
     assert list(replica.ledger) == list(fleet.ledger)
     assert seen(replica, B, 3.0).ejected
+    assert seen(replica, A, 3.0).requests == 5 + 9
     assert seen(replica, A, 3.0).vram_room_tokens == 2048
     assert replica.expected_output("default", None) == fleet.expected_output("default", None)
     with pytest.raises(ValueError, match="empty"):

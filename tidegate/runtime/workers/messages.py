@@ -15,6 +15,7 @@ from tidegate.fleet.events import (
     FleetEvent,
     GpuMemoryReported,
     LoadReported,
+    OthersReported,
     PoolsDeclared,
     RequestEnded,
     RequestQuarantined,
@@ -167,6 +168,13 @@ class HasMemory(Message, frozen=True, tag=True):
     event: GpuMemoryReported
 
 
+class Elsewhere(Message, frozen=True, tag=True):
+    """See ``Declared``."""
+
+    now: float
+    event: OthersReported
+
+
 class Passed(Message, frozen=True, tag=True):
     """See ``Declared``."""
 
@@ -193,6 +201,7 @@ Fact = (
     | Cleared
     | Judged
     | HasMemory
+    | Elsewhere
     | Passed
     | Quarantined
 )
@@ -210,6 +219,7 @@ _FACTS: Final = {
     BlocksCleared: Cleared,
     EvidenceReported: Judged,
     GpuMemoryReported: HasMemory,
+    OthersReported: Elsewhere,
     TimePassed: Passed,
     RequestQuarantined: Quarantined,
 }
