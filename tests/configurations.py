@@ -57,7 +57,18 @@ EVERY_KEY: dict[str, Any] = {
         "workers": 1,
         "state_dir": "/var/lib/tidegate",
     },
-    "envoy": {"admin_address": "127.0.0.2", "admin_port": 3, "concurrency": 8},
+    "envoy": {"admin_address": "127.0.0.2", "admin_port": 3, "concurrency": 8, "group": "edge"},
+    "envoys": {
+        "groups": [
+            {
+                "name": "edge",
+                "match": {"id": "edge-*", "cluster": "edge", "metadata": {"role": "edge"}},
+                "listener": None,
+                "pools": ["llama"],
+            }
+        ],
+        "others": "refuse",
+    },
     "limits": {
         "max_body_bytes": 1_000_000,
         "compressed_bodies": "refuse",

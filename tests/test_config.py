@@ -119,7 +119,7 @@ def test_equal_addresses_are_written_alike() -> None:
         ("listener.prot", "address, port, max_requests_per_second, tls, filters"),
         ("admin.path", "address, port"),
         ("control.port", ", ".join(Control.model_fields)),
-        ("envoy.binary", "admin_address, admin_port, concurrency"),
+        ("envoy.binary", "admin_address, admin_port, concurrency, group"),
         (
             "limits.max",
             (

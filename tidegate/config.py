@@ -19,6 +19,7 @@ from tidegate.config_breaker import Breaker
 from tidegate.config_checks import DEFAULT_CHECKS, Check, unasked
 from tidegate.config_control import Control, nowhere
 from tidegate.config_discovery import Discovery
+from tidegate.config_envoys import Envoys, listener_of, looping, misplaced
 from tidegate.config_health import Health
 from tidegate.config_kv_events import KvEvents, untold
 from tidegate.config_limits import Limits
@@ -198,6 +199,7 @@ class Config(Section):
     admin: Admin = Field(Admin(), description="Where Tidegate serves metrics and health.")
     control: Control = Field(Control(), description="Where Envoy reaches the control plane.")
     envoy: Envoy = Field(Envoy(), description="The Envoy that `tidegate up` starts.")
+    envoys: Envoys = Field(Envoys(), description="Which Envoys get which listener and which pools; else all the same.")
     limits: Limits = Field(Limits(), description="Bounds on what one request may take.")
     scrape: Scrape = Field(Scrape(), description="How the engines are asked for their load.")
     health: Health = Field(Health(), description="When endpoints get less or nothing, and how they come back.")
@@ -227,17 +229,28 @@ class Config(Section):
         (), max_length=MAX_ROUTES, description="Requests that go to a pool whatever the models' patterns say."
     )
 
+    @property
+    def listener_here(self) -> tuple[str, Listener]:
+        """Where the Envoy of `tidegate up` listens for clients, behind the key that says so."""
+        return listener_of(self.envoys, self.envoy.group, self.listener)
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Where Envoys listen for clients, those of all groups."""
+        return (self.listener, *(group.listener for group in self.envoys.groups if group.listener is not None))
+
     @model_validator(mode="after")
     def _whole(self) -> "Config":
         """Check what no key can say alone; a line for each fault."""
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *nowhere(self.control), *_loops(self)]
         faults += unguarded(self.agents)
-        faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools)]
+        faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools), *_ungrouped(self)]
         faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
         faults += senseless(
             self.routes, self.pools, self.unknown_paths.pool, [pool.mirror.pool for pool in self.pools if pool.mirror]
         )
         faults += misled(self.pools)
+        faults += misplaced(self.envoys, self.pools, self.routes, self.authentication.certificate is not None)
         faults += untold((pool.kv_events, pool.engine, pool.endpoints) for pool in self.pools)
         faults += unasked(pool.checks for pool in self.pools)
         faults += weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)
@@ -266,8 +279,9 @@ def _given_twice(pools: Iterable[Pool]) -> Iterator[str]:
 def _ports_taken_twice(config: Config) -> Iterator[str]:
     if config.control.ports[-1] > 65535:
         yield f"control.workers: expected ports up to 65535, one for each worker, not {config.control.ports[-1]}"
+    key, here = config.listener_here
     listening = [
-        ("listener.port", config.listener.address, config.listener.port),
+        (f"{key}.port", here.address, here.port),
         ("admin.port", config.admin.address, config.admin.port),
         ("control.xds_port", config.control.address, config.control.xds_port),
         *(("control.ext_proc_port", config.control.address, port) for port in config.control.ports),
@@ -280,6 +294,14 @@ def _ports_taken_twice(config: Config) -> Iterator[str]:
     for (first, one, port), (second, other, again) in itertools.combinations(listening, 2):
         if port == again and addresses.overlap(one, other):
             yield f"{second}: {addresses.joined(other, port)} is taken already by {first}; expected a port of its own"
+
+
+def _ungrouped(config: Config) -> Iterator[str]:
+    if config.envoy.group is not None:
+        try:
+            config.envoys.node(config.envoy.group)
+        except ValueError as error:
+            yield f"envoy.group: {error}"
 
 
 def _passed_nowhere(config: Config) -> Iterator[str]:
@@ -299,7 +321,7 @@ def _unfit_for_envoy(pools: Sequence[Pool]) -> Iterator[str]:
 
 def _unasked(config: Config) -> Iterator[str]:
     """Where there are tenants, everybody is asked who they are."""
-    if config.authentication.certificate and (config.listener.tls is None or config.listener.tls.client_ca is None):
+    if config.authentication.certificate and not config.listener.asks_for_certificates:
         yield "authentication.certificate: expected listener.tls.client_ca beside it, or clients show no certificate"
     for at, pool in enumerate(config.pools):
         if config.tenants and pool.fail_open:
@@ -308,6 +330,13 @@ def _unasked(config: Config) -> Iterator[str]:
 
 
 def _loops(config: Config) -> Iterator[str]:
+    if config.envoys.groups:
+        places = {
+            f"pools[{at}].endpoints[{number}].address": endpoint.address
+            for at, pool in enumerate(config.pools)
+            for number, endpoint in enumerate(pool.endpoints)
+        }
+        yield from looping(config.envoys, places)
     for at, pool in enumerate(config.pools):
         for number, endpoint in enumerate(pool.endpoints):
             if config.listener.is_at(endpoint.address):

@@ -33,6 +33,11 @@ class Listener(Section):
         "that finds out who asks (`authentication.metadata`).",
     )
 
+    @property
+    def asks_for_certificates(self) -> bool:
+        """Whether clients are asked for certificates."""
+        return self.tls is not None and self.tls.client_ca is not None
+
     def is_at(self, place: str) -> bool:
         """Return whether ``place`` (``ip:port``) is Envoy itself."""
         ip, port = addresses.split(place)
@@ -56,6 +61,9 @@ class Envoy(Section):
     )
     admin_port: Port = Field(9901, description="Port of Envoy's own admin page.")
     concurrency: int = Field(2, ge=1, le=256, description="Worker threads.")
+    group: PoolName | None = Field(
+        None, description="The group that it is of (`envoys.groups`). Default: whichever takes it, as any other."
+    )
 
 
 class Scrape(Section):

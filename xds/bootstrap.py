@@ -1,10 +1,12 @@
 """The bootstrap: what Envoy must know before it can ask Tidegate for the rest."""
 
+import json
 from importlib import resources
 from pathlib import Path
 from string import Template
 
 from tidegate.config import Config
+from tidegate.config_envoys import NODE_CLUSTER, NODE_ID, Node
 from xds.tls import bootstrap_transport_socket
 
 TEMPLATE = "bootstrap.yaml"
@@ -22,17 +24,23 @@ def template() -> str:
     return resources.files("tidegate").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
 
 
-def render(config: Config, template: str, node_id: str = "envoy") -> str:
-    """Fill ``template`` in with the addresses of ``config``; ``node_id`` is the name that Envoy gives in logs.
+def render(config: Config, template: str, node: Node | None = None) -> str:
+    """Fill ``template`` in with the addresses of ``config``, and with what the Envoy says of itself.
 
     Raises:
         KeyError, ValueError: the template asks for something else.
     """
     return Template(template).substitute(
-        node_id=node_id,
+        node=_written(node or Node(NODE_ID, NODE_CLUSTER)),
         admin_address=config.envoy.admin_address,
         admin_port=config.envoy.admin_port,
         xds_address=config.control.reached_at,
         xds_port=config.control.xds_port,
         xds_transport_socket=bootstrap_transport_socket(config.control),
     )
+
+
+def _written(node: Node) -> str:
+    """Return ``node`` as Envoy's bootstrap has it; what is text in it may be anything."""
+    said = {"id": node.id, "cluster": node.cluster, "metadata": dict(node.metadata)}
+    return json.dumps({key: value for key, value in said.items() if value})

@@ -85,8 +85,8 @@ class Way(NamedTuple):
     usage: str | None = None
 
 
-def ways(config: Config) -> Iterator[Way]:
-    """Iterate over them, in the order in which they are to be tried."""
+def ways(config: Config, elsewhere: frozenset[str] = frozenset()) -> Iterator[Way]:
+    """Iterate over them, in the order in which they are to be tried; pools that are ``elsewhere`` fail closed."""
     if not wanted(config):
         return
     for number, route in enumerate(config.routes):
@@ -95,7 +95,7 @@ def ways(config: Config) -> Iterator[Way]:
     # The order of tidegate.scheduling.routing; the sort keeps that of the file among equals.
     named.sort(key=lambda item: ("*" in item[0], -len(item[0])))
     for model, pool in named:
-        if not pool.fail_open:
+        if not pool.fail_open or pool.name in elsewhere:
             yield Way(f"{pool.name}/closed", _match(model, RouteMatch(prefix="/")), None)
             continue
         for usage, path in BY_USAGE.items():

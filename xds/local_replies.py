@@ -34,6 +34,7 @@ _EQ = accesslog.ComparisonFilterOp.EQ
 _GE = accesslog.ComparisonFilterOp.GE
 
 REPLIES = (
+    _Reply(_EQ, 404, "invalid_request_error", "model_not_found", "This gateway does not serve the model."),
     _Reply(_EQ, 408, "invalid_request_error", "request_timeout", "The request did not arrive in time."),
     _Reply(_EQ, 413, "invalid_request_error", "request_too_large", "The request is larger than this gateway accepts."),
     _Reply(_EQ, 426, "invalid_request_error", "http_version", "HTTP/1.0 is not served; use HTTP/1.1 or HTTP/2."),
@@ -57,6 +58,7 @@ ANTHROPIC_PATHS = "/v1/messages([/?].*)?"
 ANTHROPIC_APIS = ("messages", "count_tokens")
 
 _ANTHROPIC_TYPES = {
+    404: "not_found_error",
     413: "request_too_large",
     429: "rate_limit_error",
     500: "api_error",

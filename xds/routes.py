@@ -54,8 +54,8 @@ USAGE_PROTOCOLS = {"responses": ai_pb2.OPENAI_RESPONSES, "messages": ai_pb2.ANTH
 """How answers tell their token usage, by what the decision says in ``usage``, where it is not the filter's default."""
 
 
-def route_configuration(config: Config) -> route.RouteConfiguration:
-    """Return all routes.
+def route_configuration(config: Config, elsewhere: frozenset[str] = frozenset()) -> route.RouteConfiguration:
+    """Return all routes; what is decided for a pool that is ``elsewhere``, at other Envoys, is refused.
 
     A request starts on one of the last, and stays there until ext_proc names a pool in metadata and clears the route
     cache: without a decision it goes nowhere. (Envoy 1.40 clears the cache only if the reply has a header mutation, an
@@ -71,8 +71,9 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
                 include_request_attempt_count=True,
                 routes=[
                     _no_tunnels(),
-                    *(route for pool in config.pools for route in _of_pool(pool, config)),
-                    *(_open(way, config.limits) for way in fail_open.ways(config)),
+                    *(route for pool in config.pools if pool.name not in elsewhere for route in _of_pool(pool, config)),
+                    *(_elsewhere(pool, config.limits) for pool in sorted(elsewhere)),
+                    *(_open(way, config.limits) for way in fail_open.ways(config, elsewhere)),
                     _too_large(config.limits),
                     *_undecided(config),
                 ],
@@ -83,6 +84,16 @@ def route_configuration(config: Config) -> route.RouteConfiguration:
         # What an engine says to gateways is not for clients.
         response_headers_to_remove=[SERVED_KEY, ENDING_HEADER, "endpoint-load-metrics"],
         response_headers_to_add=[*credentials.told(config), *queues.told(config)],
+    )
+
+
+def _elsewhere(pool: str, limits: Limits) -> route.Route:
+    """Return what answers a request that was decided for a pool which these Envoys do not have."""
+    return route.Route(
+        name=f"{pool}/elsewhere",
+        match=route.RouteMatch(prefix="/", dynamic_metadata=[_decision_has("pool", pool)]),
+        request_body_buffer_limit=limits.max_body_bytes,
+        direct_response=route.DirectResponseAction(status=404),
     )
 
 

@@ -6,11 +6,12 @@ from typing import Any, cast
 import grpc
 
 from xds.events import Observe, StreamClosed
+from xds.groups import Groups, for_all
 from xds.response import Encoder
 from xds.services import SERVICES, Service
 from xds.snapshot import Snapshot
 from xds.standing import StreamStanding
-from xds.stream import ProtocolError, Read, Stream
+from xds.stream import ProtocolError, Read, Stream, UnknownNodeError
 from xds.turnstile import Turnstile
 
 MAX_STREAMS = 1000
@@ -26,9 +27,11 @@ class DiscoveryServer:
         """``observe`` is called for everything that happens; what it raises ends the stream that it happened on."""
         self._observe = observe
         self._max_streams = max_streams
-        self._snapshot: Snapshot | None = None
+        self._groups: Groups | None = None
         self._streams: dict[int, Stream] = {}
         self._closed = False
+        self.refused = 0
+        """How many streams were refused because no group of Envoys takes their client."""
         self._numbers = itertools.count(1)
         self._encoder = Encoder()
         self._turnstile = Turnstile()
@@ -44,21 +47,25 @@ class DiscoveryServer:
         return all(stream.up_to_date for stream in self._streams.values())
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Serve ``snapshot`` from now on; each client is sent what it lacks. Call it in the event loop's thread.
+        """Serve ``snapshot`` to everybody from now on (see ``publish_groups``)."""
+        self.publish_groups(for_all(snapshot))
+
+    def publish_groups(self, groups: Groups) -> None:
+        """Serve what ``groups`` say from now on; each client is sent what it lacks. Call it in the event loop's thread.
 
         Raises:
-            ValueError: it names resources that it does not hold; the last good one goes on.
+            ValueError: a snapshot names resources that it does not hold; what was published last goes on.
         """
-        if missing := snapshot.consistent():
+        if missing := groups.consistent():
             raise ValueError("; ".join(missing))
-        self._snapshot = snapshot
+        self._groups = groups
         for stream in self._streams.values():
-            stream.publish(snapshot)
+            stream.publish(groups)
 
     def standings(self) -> tuple[StreamStanding, ...]:
         """Return how it stands with each client that has said who it is."""
         return tuple(
-            StreamStanding(stream.node, stream.incremental, stream.up_to_date, tuple(stream.standing()))
+            StreamStanding(stream.node, stream.incremental, stream.up_to_date, tuple(stream.standing()), stream.group)
             for stream in self._streams.values()
             if stream.opened
         )
@@ -92,7 +99,7 @@ class DiscoveryServer:
         if len(self._streams) >= self._max_streams:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many discovery streams")
         number = next(self._numbers)
-        stream = Stream(number, incremental, self._snapshot, self._observe, self._encoder, self._turnstile, type_url)
+        stream = Stream(number, incremental, self._groups, self._observe, self._encoder, self._turnstile, type_url)
         self._streams[number] = stream
         error: str | None = None
         refused: ProtocolError | None = None
@@ -108,7 +115,10 @@ class DiscoveryServer:
             del self._streams[number]
             if stream.opened:
                 self._observe(StreamClosed(number, stream.node, error))
-        if refused is not None:
+        if isinstance(refused, UnknownNodeError):
+            self.refused += 1
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refused))
+        elif refused is not None:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refused))
         elif error is not None:
             await context.abort(grpc.StatusCode.INTERNAL, "the discovery stream failed")

@@ -35,9 +35,11 @@ class StreamStanding(NamedTuple):
         incremental: it speaks the delta variant.
         up_to_date: it answered for all that it should have.
         types: by type, those that it asked for.
+        group: the group of Envoys that it is in; empty until something is published.
     """
 
     node: str
     incremental: bool
     up_to_date: bool
     types: tuple[Standing, ...]
+    group: str = ""

@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from google.protobuf.message import DecodeError
 
-from protos import discovery_pb2
+from protos import core_pb2, discovery_pb2
+from tidegate.config_envoys import Node
 from xds.client import Answered, Client
 from xds.events import Acked, Observe, Pushed, Rejected, StreamOpened
+from xds.groups import Groups, introduced
 from xds.response import Encoder, next_offer, up_to_date
 from xds.snapshot import Snapshot
 from xds.standing import Parked, Standing
@@ -27,6 +29,10 @@ class ProtocolError(Exception):
     """The client sent something that cannot be understood, or asks for too much; the message may be shown to it."""
 
 
+class UnknownNodeError(ProtocolError):
+    """No group of Envoys takes the client."""
+
+
 class Stream:
     """Serves one client until it leaves."""
 
@@ -34,29 +40,31 @@ class Stream:
         self,
         number: int,
         incremental: bool,
-        snapshot: Snapshot | None,
+        groups: Groups | None,
         observe: Observe,
         encoder: Encoder,
         turnstile: Turnstile,
         only: str = "",
     ) -> None:
-        """Start with ``snapshot``; ``None`` keeps the client waiting until there is one.
+        """Start with what ``groups`` say; ``None`` keeps the client waiting until there is something.
 
         Args:
             number: the stream's, unique.
             incremental: it speaks the delta variant.
-            snapshot: what the client should have.
+            groups: what clients should have.
             observe: told of what happens.
             encoder: encodes responses, for all streams that share it but once.
             turnstile: where it waits until it may be sent everything.
             only: the one type that the stream is about; empty on an aggregated one.
         """
         self.node = ""
+        self.group = ""
         self.opened = False
+        self._said = Node("")
         self._number = number
         self.incremental = incremental
         self._client = Client(incremental)
-        self._snapshot = snapshot
+        self._groups = groups
         self._observe = observe
         self._encoder = encoder
         self._turnstile = turnstile
@@ -66,10 +74,16 @@ class Stream:
         self._reading: asyncio.Task[None] | None = None
         self._nonce = 0
 
-    def publish(self, snapshot: Snapshot) -> None:
-        """Serve ``snapshot`` from now on."""
-        self._snapshot = snapshot
+    def publish(self, groups: Groups) -> None:
+        """Serve what ``groups`` say from now on."""
+        self._groups = groups
+        self._find_group()
         self._wake.set()
+
+    @property
+    def _snapshot(self) -> Snapshot | None:
+        """What the client should have; ``None`` where that is not known yet, or nothing."""
+        return None if self._groups is None else self._groups.snapshots.get(self.group)
 
     @property
     def up_to_date(self) -> bool:
@@ -112,6 +126,7 @@ class Stream:
             turn.end()
 
     async def _write_due(self, write: Write) -> None:
+        self._check_group()
         while self._snapshot is not None:
             self._client.recognise(self._snapshot)
             offer = next_offer(self._snapshot, self._client)
@@ -164,11 +179,11 @@ class Stream:
     def _parsed(self, message: bytes) -> Answered | None:
         if self._client.incremental:
             delta = discovery_pb2.DeltaDiscoveryRequest.FromString(message)
-            self._introduce(delta.node.id)
+            self._introduce(delta.node)
             self._check_type(delta)
             return self._client.take_delta(delta)
         request = discovery_pb2.DiscoveryRequest.FromString(message)
-        self._introduce(request.node.id)
+        self._introduce(request.node)
         self._check_type(request)
         return self._client.take(request)
 
@@ -178,7 +193,21 @@ class Stream:
             raise ProtocolError(f"this service is about {self._only} alone")
         request.type_url = request.type_url or self._only
 
-    def _introduce(self, node: str) -> None:
+    def _introduce(self, node: core_pb2.Node) -> None:
+        """Take note of who it is, which the first request says."""
         if not self.opened:
-            self.opened, self.node = True, node
-            self._observe(StreamOpened(self._number, node, self._client.incremental))
+            self.opened, self.node, self._said = True, node.id, introduced(node)
+            self._observe(StreamOpened(self._number, node.id, self._client.incremental))
+            self._find_group()
+            self._check_group()
+
+    def _find_group(self) -> None:
+        """Find out in which group the client is, once it is known who it is and what groups there are."""
+        if self.opened and self._groups is not None:
+            self.group = self._groups.group_of(self._said) or ""
+
+    def _check_group(self) -> None:
+        """Refuse a client that is in no group: it keeps what it has, and hears why it gets nothing."""
+        if self.opened and self._groups is not None and self._snapshot is None:
+            said = f"{self._said.id!r} (cluster {self._said.cluster!r})"[:MAX_MESSAGE_CHARACTERS]
+            raise UnknownNodeError(f"no group of Envoys takes the node {said}")

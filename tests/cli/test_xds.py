@@ -13,6 +13,7 @@ PAGE = {
     "clients": [
         {
             "node": "edge-1",
+            "group": "edge",
             "variant": "delta",
             "up_to_date": True,
             "types": [
@@ -39,9 +40,9 @@ def test_it_prints_what_each_envoy_has_and_what_it_refused() -> None:
         result = CliRunner().invoke(main, ["xds", "--admin", address])
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.output.splitlines()]
-    assert ["edge-1", "delta", "Cluster", "3", "good"] in rows
-    assert ["edge-1", "delta", "Listener", "1", "refused"] in rows
-    assert ["edge-1", "delta", "ClusterLoadAssignment", "2", "asked"] in rows
+    assert ["edge-1", "edge", "delta", "Cluster", "3", "good"] in rows
+    assert ["edge-1", "edge", "delta", "Listener", "1", "refused"] in rows
+    assert ["edge-1", "edge", "delta", "ClusterLoadAssignment", "2", "asked"] in rows
     assert "edge-1 refused Listener l: cannot bind" in result.output
 
 

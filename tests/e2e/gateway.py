@@ -20,7 +20,7 @@ from tidegate.config import Config
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.view import EndpointView, PoolView
 from xds import bootstrap, build
-from xds.events import DiscoveryEvent
+from xds.events import DiscoveryEvent, Observe
 from xds.server import DiscoveryServer
 from xds.snapshot import Snapshot
 
@@ -156,10 +156,12 @@ class Control:
     server: DiscoveryServer = field(init=False)
     events: list[DiscoveryEvent] = field(default_factory=list)
     entries: list[access_log_pb2.HTTPAccessLogEntry] = field(default_factory=list)
+    observe: Observe = lambda _: None
+    """Told of every event as well."""
     _grpc: grpc.aio.Server | None = None
 
     async def start(self, snapshot: Snapshot | None) -> None:
-        self.server = DiscoveryServer(self.events.append)
+        self.server = DiscoveryServer(self._happened)
         if snapshot is not None:
             self.server.publish(snapshot)
         self._grpc = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
@@ -169,6 +171,10 @@ class Control:
         self._grpc.add_generic_rpc_handlers((*self.server.handlers(), intake))
         self._grpc.add_insecure_port(f"127.0.0.1:{self.port}")
         await self._grpc.start()
+
+    def _happened(self, event: DiscoveryEvent) -> None:
+        self.events.append(event)
+        self.observe(event)
 
     async def stop(self) -> None:
         if self._grpc is not None:
@@ -210,7 +216,7 @@ class Gateway:
         return int(answer["port"])
 
 
-async def eventually(holds: Callable[[], Any], seconds: float = 20.0) -> None:
+async def eventually(holds: Callable[[], Any], seconds: float = 20.0, pause: float = 0.05) -> None:
     async with asyncio.timeout(seconds):
         while True:
             result = holds()
@@ -218,7 +224,7 @@ async def eventually(holds: Callable[[], Any], seconds: float = 20.0) -> None:
                 result = await result
             if result:
                 return
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause)
 
 
 def config_for(engines: tuple[Engine, Engine]) -> Config:
@@ -239,11 +245,21 @@ def config_for(engines: tuple[Engine, Engine]) -> Config:
 
 
 @asynccontextmanager
-async def standing(configure: Callable[[Config], Config] = lambda config: config) -> AsyncIterator[Gateway]:
-    """Run a gateway with two engines, both in both pools; ``configure`` may change its configuration."""
+async def standing(
+    configure: Callable[[Config], Config] = lambda config: config,
+    api_type: str = "DELTA_GRPC",
+    observe: Observe = lambda _: None,
+) -> AsyncIterator[Gateway]:
+    """Run a gateway with two engines, both in both pools.
+
+    Args:
+        configure: may change its configuration.
+        api_type: the variant of the discovery protocol that Envoy speaks.
+        observe: told of what happens on the discovery streams.
+    """
     engines = (Engine(free_port()), Engine(free_port()))
     config = configure(config_for(engines))
-    control = Control(config.control.xds_port)
+    control = Control(config.control.xds_port, observe=observe)
     decider = Decider(config.control.ext_proc_port)
     addresses = tuple(engine.address for engine in engines)
     async with AsyncExitStack() as stack:
@@ -252,7 +268,7 @@ async def standing(configure: Callable[[Config], Config] = lambda config: config
         await stack.enter_async_context(decider.serving())
         await control.start(build.snapshot(config, [view("small", *addresses), view("large", *addresses)]))
         stack.push_async_callback(control.stop)
-        text = bootstrap.render(config, bootstrap.template())
+        text = bootstrap.render(config, bootstrap.template().replace("DELTA_GRPC", api_type))
         envoy = await stack.enter_async_context(running_envoy(text, config.envoy.admin_port))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         yield Gateway(config, control, decider, engines, envoy, session)

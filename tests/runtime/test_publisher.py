@@ -13,8 +13,8 @@ from tidegate.fleet.health import RULES
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
 from tidegate.runtime.publisher import Publisher
+from xds.groups import Groups
 from xds.server import DiscoveryServer
-from xds.snapshot import Snapshot
 
 TEXT = b"""
 pools:
@@ -28,10 +28,10 @@ class Recorder(DiscoveryServer):
 
     def __init__(self) -> None:
         super().__init__(lambda _: None)
-        self.published: list[Snapshot] = []
+        self.published: list[Groups] = []
 
-    def publish(self, snapshot: Snapshot) -> None:
-        self.published.append(snapshot)
+    def publish_groups(self, groups: Groups) -> None:
+        self.published.append(groups)
 
 
 class Scene:

@@ -8,11 +8,14 @@ import yaml
 
 from tests.envoy_process import validate
 from tests.xds.fleets import config
+from tidegate.config_envoys import Node
 from xds import bootstrap
 
 
 def filled(**sections: Mapping[str, Any]) -> dict[str, Any]:
-    text = bootstrap.render(config("a", **sections), bootstrap.template(), node_id="envoy-7")
+    text = bootstrap.render(
+        config("a", **sections), bootstrap.template(), Node("envoy-7", "edge", {"role": "a 'b' $x"})
+    )
     told: dict[str, Any] = yaml.safe_load(text)
     return told
 
@@ -24,7 +27,7 @@ def test_it_names_the_control_plane_and_the_admin_page_of_the_configuration() ->
     member = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
     assert member["address"]["socket_address"] == {"address": "10.1.2.3", "port_value": 1234}
     assert told["admin"]["address"]["socket_address"] == {"address": "127.0.0.2", "port_value": 99}
-    assert told["node"] == {"id": "envoy-7", "cluster": "tidegate"}
+    assert told["node"] == {"id": "envoy-7", "cluster": "edge", "metadata": {"role": "a 'b' $x"}}
 
 
 def test_it_asks_for_increments_over_one_stream() -> None:

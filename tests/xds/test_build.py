@@ -1,7 +1,7 @@
 from tests.xds.fleets import config, pool
 from tidegate.config import Config
 from xds.build import snapshot
-from xds.resources import resources
+from xds.resources import _told, resources
 from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ORDER, ROUTE
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
@@ -31,7 +31,7 @@ def test_a_change_of_the_fleet_builds_nothing_but_its_assignment() -> None:
 
 
 def test_equal_configurations_are_built_to_equal_bytes() -> None:
-    first, second = (resources.__wrapped__(config("a", "b")) for _ in range(2))
+    first, second = (_told.__wrapped__(config("a", "b"))["default"].resources for _ in range(2))
     assert [resource.version for resource in first] == [resource.version for resource in second]
     assert resources(config("a", "b")) is resources(config("a", "b"))
 

@@ -57,8 +57,9 @@ async def _served(session: aiohttp.ClientSession, address: str) -> str | None:
 
 def text(config: Config, config_file: Path, model: str, *, simulated: bool) -> str:
     """Return where everything listens and three commands to paste, which ask for ``model``."""
-    clients = url(config.listener.address, config.listener.port)
-    if config.listener.tls is not None:
+    _, listener = config.listener_here
+    clients = url(listener.address, listener.port)
+    if listener.tls is not None:
         clients = clients.replace("http://", "https://", 1)
     admin = url(config.admin.address, config.admin.port)
     envoy = url(config.envoy.admin_address, config.envoy.admin_port)

@@ -44,10 +44,15 @@ def command(file: Path | None, log_format: LogFormat) -> None:
 def _run(file: Path, *, demo_engines: bool, log_format: LogFormat) -> None:
     config = load_or_exit(file)
     try:
+        node = config.envoys.node(config.envoy.group)
+    except ValueError as error:
+        click.echo(f"tidegate: {error} (envoy.group)", err=True)
+        raise SystemExit(2) from None
+    try:
         stack = Stack(
             config=config,
             config_file=file,
-            bootstrap=bootstrap.render(config, bootstrap.template()),
+            bootstrap=bootstrap.render(config, bootstrap.template(), node),
             envoy=locate(),
             engine_arguments=demo.engine_arguments() if demo_engines else (),
             engine_ports=[engine.port for engine in demo.ENGINES] if demo_engines else (),

@@ -27,6 +27,7 @@ class _Type(msgspec.Struct):
 
 class _Client(msgspec.Struct):
     node: str
+    group: str
     variant: str
     up_to_date: bool
     types: list[_Type]
@@ -49,12 +50,14 @@ def command(admin: str, as_json: bool) -> None:
         click.echo(json.dumps(json.loads(body), indent=2))
         return
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    for heading in ("node", "variant", "type", "held", "state"):
+    for heading in ("node", "group", "variant", "type", "held", "state"):
         table.add_column(heading, no_wrap=True)
     for client in page.clients:
         for kind in client.types:
             state = "refused" if kind.refused else "asked" if kind.waits_for_answer else "good"
-            table.add_row(Text(client.node or "-"), client.variant, kind.type, str(kind.held), state)
+            table.add_row(
+                Text(client.node or "-"), client.group or "-", client.variant, kind.type, str(kind.held), state
+            )
     console = Console()
     width_for_pipes(console)
     console.print(table)

@@ -68,7 +68,7 @@ class Changeover(NamedTuple):
         gone = tuple(pool for pool in before.pools if pool.name not in names)
         # What is declared last counts for an endpoint that moves between pools. (A copy is not checked again.)
         both = {"pools": (*gone, *config.pools), "routes": (*config.routes, *before.routes)}
-        self.declare(config.model_copy(update=both))
+        self.declare(config.model_copy(update={**both, "envoys": config.envoys.widened(before.envoys)}))
         await self.synced()
         await self._taken_up()
         self.deciding.configure(config)

@@ -137,7 +137,7 @@ class Discovered:
             endpoints = [*pool.endpoints]
             for found in self._found(pool.name):
                 address = found.endpoint.address
-                if address in taken or config.listener.is_at(address):
+                if address in taken or any(one.is_at(address) for one in config.listeners):
                     clashes.add(address)
                     continue
                 taken.add(address)

@@ -60,8 +60,9 @@ class Stack:
     def claims(self) -> list[ports.Claim]:
         """Return every port that the stack will bind."""
         config = self.config
+        key, listener = config.listener_here
         return [
-            ports.Claim("clients (listener.port)", config.listener.address, config.listener.port),
+            ports.Claim(f"clients ({key}.port)", listener.address, listener.port),
             *ports.of_control_plane(config),
             ports.Claim("Envoy's admin page (envoy.admin_port)", config.envoy.admin_address, config.envoy.admin_port),
             *(ports.Claim("a simulated engine", "127.0.0.1", port) for port in self.engine_ports),

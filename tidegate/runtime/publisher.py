@@ -7,8 +7,7 @@ from collections.abc import Callable
 from tidegate.config import Config
 from tidegate.fleet.view import PoolView
 from tidegate.telemetry.log import event
-from xds import pacing
-from xds.build import snapshot
+from xds import build, pacing
 from xds.server import DiscoveryServer
 
 logger = logging.getLogger("tidegate.xds")
@@ -35,7 +34,7 @@ class Publisher:
         """Publish at once."""
         pools = self._views()
         try:
-            self._discovery.publish(snapshot(config, pools))
+            self._discovery.publish_groups(build.groups(config, pools))
         except ValueError as error:
             event(logger, "inconsistent snapshot, the last good one goes on", level=logging.ERROR, reason=str(error))
             return

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidegate.runtime.part import Part
@@ -45,14 +45,24 @@ class XdsClients(Part, Collector):
             labels=["type"],
         )
         for type_url in ORDER:
-            refused = (len(kind.parked) for one in standings for kind in one.types if kind.type_url == type_url)
-            parked.add_metric([short(type_url)], float(sum(refused)))
-        return [behind, parked]
+            found = (len(kind.parked) for one in standings for kind in one.types if kind.type_url == type_url)
+            parked.add_metric([short(type_url)], float(sum(found)))
+        connected = GaugeMetricFamily(
+            "tidegate_xds_clients", "Envoys that are connected, by their group.", labels=["group"]
+        )
+        for group in sorted({one.group for one in standings}):
+            connected.add_metric([group], float(sum(one.group == group for one in standings)))
+        refused = CounterMetricFamily(
+            "tidegate_xds_refused_streams", "Streams that were refused because no group takes their Envoy."
+        )
+        refused.add_metric([], float(self._discovery.refused))
+        return [behind, parked, connected, refused]
 
 
 def _client(one: StreamStanding) -> JsonObject:
     return {
         "node": one.node,
+        "group": one.group,
         "variant": "delta" if one.incremental else "state of the world",
         "up_to_date": one.up_to_date,
         "types": [_kind(kind) for kind in one.types],
