@@ -179,6 +179,7 @@ EVERY_KEY: dict[str, Any] = {
                     "still_seconds": 20.0,
                 }
             ],
+            "readiness": {"check": "metrics", "timeout_seconds": 20.0},
             "health": None,
             "endpoints": [
                 {

@@ -27,6 +27,7 @@ from tidegate.config_mirror import Mirror, misled
 from tidegate.config_objective import Objective
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
 from tidegate.config_queue import Queue
+from tidegate.config_readiness import Readiness, unshown
 from tidegate.config_redis import Redis
 from tidegate.config_routes import MAX_ROUTES, Route, senseless
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
@@ -164,6 +165,9 @@ class Pool(Section):
     health: Health | None = Field(
         None, description="When its endpoints get less or nothing; default: as the section `health` says for all pools."
     )
+    readiness: Readiness = Field(
+        Readiness(), description="What endpoints that join others wait for until they get requests."
+    )
     breaker: Breaker = Field(Breaker(), description="When an endpoint that fails its requests is left alone.")
     checks: tuple[Check, ...] = Field(
         DEFAULT_CHECKS, max_length=5, description="How the engines are asked how they are, each in its own way once."
@@ -253,6 +257,7 @@ class Config(Section):
         faults += misplaced(self.envoys, self.pools, self.routes, self.authentication.certificate is not None)
         faults += untold((pool.kv_events, pool.engine, pool.endpoints) for pool in self.pools)
         faults += unasked(pool.checks for pool in self.pools)
+        faults += unshown((pool.readiness, pool.checks) for pool in self.pools)
         faults += weighed_for_nothing((pool.policy, pool.scorers) for pool in self.pools)
         faults += misplaced_lanes((pool.lanes, [one.address for one in pool.endpoints]) for pool in self.pools)
         if faults:

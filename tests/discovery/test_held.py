@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.discovery.told import found
-from tidegate.discovery.contract import MAX_ENDPOINTS, Failed, News, Removed, Reset, Upserted
+from tidegate.discovery.contract import MAX_ENDPOINTS, Failed, Found, News, Removed, Reset, Upserted
 from tidegate.discovery.held import Held, Rules, Stage
+from tidegate.fleet.endpoint import EndpointSpec
 
 
 def held(shrink: float = 0.5, hold: float = 30.0, linger: float = 0.0) -> Held:
@@ -50,6 +51,24 @@ def test_a_name_that_comes_to_mean_another_address_moves() -> None:
     tested = held()
     said(tested, Reset({"pod": found("10.0.0.1:1"), "other": found("10.0.0.9:1")}), 0.0)
     assert said(tested, Upserted("pod", found("10.0.0.2:1")), 1.0) == ["10.0.0.9:1", "10.0.0.2:1"]
+
+
+def test_of_two_at_one_address_the_one_that_stays_counts() -> None:
+    """A pod may get the address of one that is still being deleted."""
+    tested = held()
+    leaving = Found(EndpointSpec("10.0.0.1:1", drain=True))
+    said(tested, Reset({"old": leaving, "new": found("10.0.0.1:1")}), 0.0)
+    assert [one.endpoint.drain for one in tested.endpoints] == [False]
+    said(tested, Reset({"new": found("10.0.0.1:1"), "old": leaving}), 1.0)
+    assert [one.endpoint.drain for one in tested.endpoints] == [False]
+    said(tested, Removed("new"), 2.0)
+    assert [one.endpoint.drain for one in tested.endpoints] == [True]
+
+
+def test_what_was_known_before_is_held_to_the_rules_of_now() -> None:
+    rules = Rules(lambda address: address != "127.0.0.1:1")
+    tested = Held(rules, (found("10.0.0.1:1"), found("127.0.0.1:1")))
+    assert shown(tested) == ["10.0.0.1:1"]
 
 
 def test_a_failure_changes_nothing_but_what_is_counted() -> None:

@@ -53,11 +53,28 @@ async def test_pods_come_and_go_as_they_become_ready_and_leave(api: KubernetesAp
         first = api.objects[PODS]["a"]
         leaving = {**first["metadata"], "deletionTimestamp": "2026-11-30T00:00:00Z"}
         api.put(PODS, {**first, "metadata": leaving})
+        await told.until(lambda: drained(told) == {"10.0.0.1:8000"})
+        # It still has an address while its containers end, and none once it is gone.
+        api.put(PODS, {**first, "metadata": leaving, "status": pod("a", "10.0.0.1", ready=False)["status"]})
+        await asyncio.sleep(0.1)
+        assert drained(told) == {"10.0.0.1:8000"}
+        api.delete(PODS, "a")
         await told.until(lambda: told.addresses == {"10.0.0.2:8000"})
         api.delete(PODS, "b")
         await told.until(lambda: told.addresses == set())
         assert api.lists == 1, "all of that came by the watch"
         assert told.failures == []
+
+
+def test_a_pod_that_is_over_has_no_address_of_its_own_any_more() -> None:
+    over = pod("a", "10.0.0.1", ready=False, deletionTimestamp="2026-11-30T00:00:00Z")
+    over["status"]["phase"] = "Succeeded"
+    assert not pods("ml", [8000])(msgspec.json.encode(over))
+
+
+def drained(told: Told) -> set[str]:
+    """Return the addresses of those that are to get nothing new."""
+    return {one.endpoint.address for one in told.known.values() if one.endpoint.drain}
 
 
 async def test_labels_say_engine_role_and_gpu(api: KubernetesApi) -> None:
@@ -204,13 +221,17 @@ async def test_the_slices_of_a_service_are_followed(api: KubernetesApi) -> None:
             endpoint("10.0.0.2", ready=False),
             endpoint("10.0.0.3"),
             endpoint("10.0.0.4", ready=True, terminating=True),
+            endpoint("10.0.0.5", ready=False, serving=False, terminating=True),
         ),
         endpoint_slice("six", "vllm", endpoint("fd00::1", ready=True), addressType="IPv6"),
         endpoint_slice("names", "vllm", endpoint("a.example.com"), addressType="FQDN"),
         endpoint_slice("other", "other", endpoint("10.0.0.9", ready=True)),
     )
     async with telling(source(api, service="vllm")) as told:
-        await told.until(lambda: told.addresses == {"10.0.0.1:8000", "10.0.0.3:8000", "[fd00::1]:8000"})
+        staying = {"10.0.0.1:8000", "10.0.0.3:8000", "[fd00::1]:8000"}
+        leaving = {"10.0.0.4:8000", "10.0.0.5:8000"}
+        await told.until(lambda: told.addresses == staying | leaving)
+        assert drained(told) == leaving
         await told.until(lambda: len(api.watches) == 1)
         api.put(SLICES, {**api.objects[SLICES]["one"], "endpoints": [endpoint("10.0.0.2", ready=True)]})
         await told.until(lambda: told.addresses == {"10.0.0.2:8000", "[fd00::1]:8000"})

@@ -1,6 +1,7 @@
 """The source ``static``: what the file lists is what the fleet knows and the dispatcher obeys."""
 
 import random
+from dataclasses import replace
 
 import yaml
 
@@ -42,7 +43,7 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
                 told=True,
                 vram="headroom",
                 kv_bytes_per_token=70_272,
-                health=HEALTH,
+                health=replace(HEALTH, ready_by="metrics", ready_seconds=20.0),
             ),
             PoolSpec(
                 "rest",
@@ -52,7 +53,7 @@ def test_the_pools_are_declared_as_the_file_lists_them() -> None:
                 reckons=True,
                 breaker=BreakerRules(),
                 vram="auto",
-                health=HEALTH,
+                health=replace(HEALTH, ready_by="any"),
             ),
         )
     )

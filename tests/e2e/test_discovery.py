@@ -32,8 +32,12 @@ def in_envoy(stack: Stack) -> set[str]:
 
 
 def write(file: Path, *ports: int) -> None:
+    write_places(file, *(f"127.0.0.1:{port}" for port in ports))
+
+
+def write_places(file: Path, *places: str) -> None:
     new = file.with_suffix(".new")
-    new.write_text("".join(f'- {{address: "127.0.0.1:{port}"}}\n' for port in ports) or "[]\n")
+    new.write_text("".join(f'- {{address: "{place}"}}\n' for place in places) or "[]\n")
     new.replace(file)
 
 

@@ -53,11 +53,11 @@ class Held:
     """
 
     def __init__(self, rules: Rules, before: tuple[Found, ...] = ()) -> None:
-        """Hold what the source says by ``rules``; ``before`` goes on until its first complete pass."""
+        """Hold what the source says by ``rules``; ``before``, as far as these allow it, goes on until a first pass."""
         self._rules = rules
         self._said: dict[str, Found] = {}
-        self._shown = {found.endpoint.address: found for found in before}
-        self._size = len(before)
+        self._shown = {found.endpoint.address: found for found in before if rules.allowed(found.endpoint.address)}
+        self._size = len(self._shown)
         self._missing: dict[str, float] = {}
         self._shrunk_at: float | None = None
         self._pass_at = float("-inf")
@@ -135,7 +135,8 @@ class Held:
         self.refused = 0
         for found in self._said.values():
             address = found.endpoint.address
-            if address in wanted:
+            # An address may be given anew before the last word on who had it: whoever stays is who has it.
+            if address in wanted and (found.endpoint.drain or not wanted[address].endpoint.drain):
                 continue
             if len(wanted) >= MAX_ENDPOINTS or not self._rules.allowed(address):
                 self.refused += 1

@@ -5,6 +5,7 @@ one does not concern it. What is older than the list that a watch began with is 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
@@ -36,6 +37,7 @@ class _Condition(msgspec.Struct):
 
 
 class _PodStatus(msgspec.Struct):
+    phase: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
     conditions: list[_Condition] | None = None
 
@@ -130,15 +132,20 @@ def inference_pool(text: bytes, namespace: str) -> Shape:
 
 
 def pods(namespace: str, ports: Sequence[int]) -> Read:
-    """Return what reads a pod of ``namespace``: an endpoint at each of ``ports`` while it is ready and stays."""
+    """Return what reads a pod of ``namespace``: an endpoint at each of ``ports`` while it is ready.
+
+    While it is being deleted it drains, ready or not: it goes on with what it has, for its grace.
+    """
 
     def read(text: bytes) -> Mapping[str, Found]:
         pod = msgspec.json.decode(text, type=_Pod)
         meta, status = pod.metadata, pod.status
         ready = any(one.type == "Ready" and one.status == "True" for one in status.conditions or ())
-        if meta.namespace != namespace or meta.deletion_timestamp or not (ready and status.pod_ip):
+        leaves = bool(meta.deletion_timestamp)
+        over = status.phase in {"Succeeded", "Failed"}  # and its address somebody else's, perhaps
+        if meta.namespace != namespace or over or not (status.pod_ip and (ready or leaves)):
             return {}
-        return _each(meta, [status.pod_ip], ports, pod.spec.node_name)
+        return _each(meta, [status.pod_ip], ports, pod.spec.node_name, leaves=leaves)
 
     return read
 
@@ -147,7 +154,7 @@ def slices(namespace: str, port: int | None) -> Read:
     """Return what reads an EndpointSlice of ``namespace``: those of its endpoints that are ready.
 
     They are reached at ``port``, which must be one of its ports, or at the first of these. Whether an endpoint is ready
-    that does not say so is left to us by the API, and is to be taken for yes.
+    that does not say so is left to us by the API, and is to be taken for yes. One that is terminating drains.
     """
 
     def read(text: bytes) -> Mapping[str, Found]:
@@ -159,14 +166,17 @@ def slices(namespace: str, port: int | None) -> Read:
         found: dict[str, Found] = {}
         for endpoint in one.endpoints or ():
             conditions = endpoint.conditions or _EndpointConditions()
-            if conditions.ready is not False and not conditions.terminating:
-                found |= _each(one.metadata, endpoint.addresses[:1], wanted, endpoint.node_name)
+            leaves = bool(conditions.terminating)
+            if leaves or conditions.ready is not False:
+                found |= _each(one.metadata, endpoint.addresses[:1], wanted, endpoint.node_name, leaves=leaves)
         return found
 
     return read
 
 
-def _each(meta: Meta, hosts: Iterable[str], ports: Iterable[int], node: str | None) -> dict[str, Found]:
+def _each(
+    meta: Meta, hosts: Iterable[str], ports: Iterable[int], node: str | None, *, leaves: bool
+) -> dict[str, Found]:
     found: dict[str, Found] = {}
     for host in hosts:
         for port in ports:
@@ -174,7 +184,10 @@ def _each(meta: Meta, hosts: Iterable[str], ports: Iterable[int], node: str | No
                 place = addresses.ip_and_port(addresses.joined(addresses.ip(host), port))
             except ValueError:
                 continue
-            found[f"{meta.uid}/{place}"] = labels.found(place, meta.labels or {}, PREFIX, node=node or "")
+            one = labels.found(place, meta.labels or {}, PREFIX, node=node or "")
+            if leaves:
+                one = one._replace(endpoint=replace(one.endpoint, drain=True))
+            found[f"{meta.uid}/{place}"] = one
     return found
 
 

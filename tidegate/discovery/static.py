@@ -1,5 +1,6 @@
 """The source ``static``: the endpoints are those that the configuration file lists."""
 
+from tidegate import config_readiness
 from tidegate.config import Config, Endpoint
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
@@ -22,7 +23,7 @@ def declared(config: Config) -> PoolsDeclared:
                 reckons=pickers.learns(pool.policy) or bool(pool.lanes) or pool.objective.ttft_seconds is not None,
                 told=pool.kv_events is not None,
                 vram="ignore" if config.agents is None else pool.vram.judged,
-                health=(pool.health or config.health).rules,
+                health=config_readiness.rules((pool.health or config.health).rules, pool.readiness),
                 kv_bytes_per_token=pool.vram.kv_bytes_per_token or expected(pool.models),
                 breaker=pool.breaker.rules,
             )

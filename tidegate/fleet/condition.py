@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tidegate.fleet.evidence import Evidence, Verdict
 from tidegate.fleet.health import Health, HealthRules, HealthStatus
-from tidegate.fleet.weighing import CONNECTION, HALF_OPEN, UNDISPUTED, Said, Weighed, weigh
+from tidegate.fleet.weighing import CONDEMN_ALONE, CONNECTION, HALF_OPEN, UNDISPUTED, Said, Weighed, weigh
 
 MAX_SOURCES = 16
 """Sources that are heard of one endpoint."""
@@ -16,8 +16,15 @@ MAX_SOURCES = 16
 STEPS = 10
 """In how many steps a share grows: each is one more table for Envoy."""
 
-JOINED, RECOVERED, RESUMED = "joined", "recovered", "resumed"
-"""Reasons to warm up."""
+JOINED, UNCONFIRMED, RECOVERED, RESUMED = "joined", "unconfirmed", "recovered", "resumed"
+"""Reasons to warm up; ``unconfirmed`` is one that joined, and was waited for in vain."""
+
+ANY, METRICS, SERVED = "any", "metrics", "served"
+"""Signs that an endpoint is ready, beside the checks that it passes: it said how busy it is; a request was served
+there, which is one whatever is waited for. ``any`` is each of them."""
+
+UNREADY = "unready"
+"""The reason for waiting: it has not shown that it is ready."""
 
 SPARED, DISBELIEVED, CALMING = "spared", "disbelieved", "calming"
 """Reasons of ours: bad, and not ejected because too many are; bad by the word of an agent alone, as too many are at
@@ -42,6 +49,9 @@ class ConditionImage(NamedTuple):
     warm_reason: str
     progressed_at: float
     looked_at: float
+    awaits: str
+    awaited_from: float
+    showed: bool
 
 
 class Condition:
@@ -61,9 +71,14 @@ class Condition:
         progressed_at: when a request was last seen to get somewhere.
         looked_at: the last time that was seen.
         look_again: when to look at it again, though nothing happens to it.
+        awaits: the sign by which it is to show that it is ready; empty once it has been, or where none is needed.
+        awaited_from: since when that is waited for.
+        showed: whether the sign was seen.
     """
 
     __slots__ = (
+        "awaited_from",
+        "awaits",
         "condemned_at",
         "condemned_since",
         "disputed_at",
@@ -76,6 +91,7 @@ class Condition:
         "looked_at",
         "progressed_at",
         "said",
+        "showed",
         "warm_from",
         "warm_reason",
         "weighed",
@@ -92,8 +108,9 @@ class Condition:
         self.condemned_since = math.inf
         self.warm_from = _NEVER
         self.warm_reason = ""
-        self.looked_at = _NEVER
+        self.looked_at = self.awaited_from = _NEVER
         self.look_again = math.inf
+        self.awaits, self.showed = "", False
 
     @property
     def is_plain(self) -> bool:
@@ -107,7 +124,48 @@ class Condition:
         self.said[evidence.source] = (evidence, now)
         before = self.weighed
         after = self.look(now)
-        return before[:3] != after[:3] or before.probing is not after.probing
+        passed = evidence.verdict is Verdict.SOUND and evidence.source not in CONDEMN_ALONE
+        showed = passed and self.shown(evidence.source, now)
+        return showed or before[:3] != after[:3] or before.probing is not after.probing
+
+    def join(self, rules: HealthRules, now: float, *, others: bool) -> None:
+        """Begin as one that is new at ``now`` (seconds), with ``others`` there who serve meanwhile, or without."""
+        self.health = self.health._replace(since=now)
+        if others and rules.ready_by:
+            self.awaits, self.awaited_from, self.look_again = rules.ready_by, now, now
+        elif others:
+            self.begin(JOINED, now)
+
+    def shown(self, sign: str, now: float) -> bool:
+        """Take in a ``sign`` of being ready; return whether that is news."""
+        if not self.awaits or self.showed or (sign != SERVED and self.awaits not in {ANY, sign}):
+            return False
+        self.showed, self.look_again = True, now
+        return True
+
+    def presume(self) -> None:
+        """Take it for ready, though it has shown nothing: from now on it is judged like any other."""
+        self.awaits = ""
+
+    def is_awaited(self, now: float, rules: HealthRules) -> bool:
+        """Return whether it has not been ready yet, and is to get nothing for that at ``now`` (seconds).
+
+        What speaks against it counts for as long as it does; that it shows nothing, for a time.
+        """
+        if not (self.awaits and rules.ready_by):
+            return False
+        waits = not self.showed and now - self.awaited_from < rules.ready_seconds
+        return waits or self.is_unready
+
+    def serves(self, now: float, rules: HealthRules) -> bool:
+        """Return whether it has been ready, and nothing keeps it from serving at ``now`` (seconds)."""
+        return not (self.weighed.condemned or self.is_awaited(now, rules) or self.is_held(now, rules))
+
+    @property
+    def is_unready(self) -> bool:
+        """Whether something speaks against it that is seen from here."""
+        # What agents alone say is for the pool to believe or not.
+        return self.weighed.condemned and not self.weighed.hearsay
 
     def forget(self, source: str, now: float) -> None:
         """Have a source that is no more have said nothing."""
@@ -146,7 +204,9 @@ class Condition:
         self.warm_from, self.warm_reason = now, reason
         self.look_again = now
 
-    def become(self, *, out: bool, panic: bool, disbelieved: bool, now: float, rules: HealthRules) -> bool:
+    def become(
+        self, *, out: bool, panic: bool, disbelieved: bool, now: float, rules: HealthRules, awaited: bool = False
+    ) -> bool:
         """Become what follows from what was seen by the last ``look``; return whether the status is another.
 
         Args:
@@ -155,9 +215,14 @@ class Condition:
             disbelieved: what condemns it is not believed.
             now: the moment, in seconds.
             rules: where the lines are.
+            awaited: it is to get nothing, because it has not been ready yet.
         """
         before, weighed = self.health, self.weighed
-        if before.status is HealthStatus.EJECTED and not out:
+        if self.showed and not (awaited or self.is_unready):
+            self.awaits = ""
+        if before.status is HealthStatus.JOINING and not awaited:
+            self.begin(JOINED if self.showed else UNCONFIRMED, now)
+        elif before.status is HealthStatus.EJECTED and not out:
             self.freed_at = now
             if not panic and not weighed.condemned and not weighed.probing:
                 self.begin(RECOVERED, now)
@@ -168,6 +233,8 @@ class Condition:
         if out and before.status is not HealthStatus.EJECTED:
             self._eject(now, rules)
         status, reasons = self._status(now, rules, out=out, disbelieved=disbelieved)
+        if awaited:
+            status, reasons = HealthStatus.JOINING, weighed.reasons if self.is_unready else (UNREADY,)
         share = 1.0 if panic else self._share(status, now, rules, disbelieved=disbelieved)
         since = before.since if status is before.status else now
         self.health = Health(status, reasons, since, share)
@@ -224,6 +291,7 @@ class Condition:
         self.disputed_at -= seconds
         self.warm_from -= seconds
         self.progressed_at -= seconds
+        self.awaited_from -= seconds
 
     def image(self) -> ConditionImage:
         """Return it as plain data."""
@@ -241,6 +309,9 @@ class Condition:
             self.warm_reason,
             self.progressed_at,
             self.looked_at,
+            self.awaits,
+            self.awaited_from,
+            self.showed,
         )
 
     def restore(self, image: ConditionImage) -> None:
@@ -260,6 +331,9 @@ class Condition:
             self.warm_reason,
             self.progressed_at,
             self.looked_at,
+            self.awaits,
+            self.awaited_from,
+            self.showed,
         ) = image
         if math.isfinite(self.looked_at):
             self.look(self.looked_at)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 
-from tidegate.fleet.condition import JOINED
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
 from tidegate.fleet.kin import Kin
@@ -17,8 +16,8 @@ def declared(
 ) -> tuple[dict[str, PoolState], dict[str, Member]]:
     """Return the pools and endpoints that there are after ``event``, of which ``pools`` and ``endpoints`` were before.
 
-    An endpoint that joins others begins with a small share at ``now`` (seconds). A pool that is new begins as it is:
-    nobody is there who could bear the load meanwhile.
+    An endpoint that joins others at ``now`` (seconds) has to show that it is ready, and begins with a small share then.
+    A pool that is new begins as it is: nobody is there who could bear the load meanwhile.
     """
     after = {spec.name: pools.get(spec.name) or PoolState(spec) for spec in event.pools}
     known = {name for name, pool in after.items() if pool.members}
@@ -31,9 +30,7 @@ def declared(
             member = endpoints.get(endpoint.address)
             if member is None:
                 member = Member(endpoint, pool.prefixes)
-                member.condition.health = member.condition.health._replace(since=now)
-                if spec.name in known:
-                    member.condition.begin(JOINED, now)
+                member.condition.join(spec.health, now, others=spec.name in known)
             _declare(member, endpoint, spec, pool, now)
             found[endpoint.address] = member
         pool.spec, pool.health.rules = spec, spec.health

@@ -47,6 +47,8 @@ class HealthStatus(enum.Enum):
     """How an endpoint is, all that is known of it taken together."""
 
     HEALTHY = "healthy"
+    JOINING = "joining"
+    """It is new, and gets nothing until it has shown that it is ready."""
     WARMING = "warming"
     """It is new, or was away, and gets its share little by little."""
     DEGRADED = "degraded"
@@ -57,7 +59,7 @@ class HealthStatus(enum.Enum):
     """It gets nothing; what runs there may finish."""
 
 
-OUT = frozenset({HealthStatus.DRAINING, HealthStatus.EJECTED})
+OUT = frozenset({HealthStatus.JOINING, HealthStatus.DRAINING, HealthStatus.EJECTED})
 """Who gets nothing new: never named by a decision, and not in Envoy's table."""
 
 
@@ -92,6 +94,9 @@ class HealthRules:
         max_ejected: the most of a pool's endpoints that are ejected at once, 0 to 1.
         max_ejected_on_hearsay: the most that are ejected at once by the word of GPU agents alone, but always one.
         panic: when more than this share of a pool's endpoints looks bad, nobody is ejected.
+        ready_by: the sign by which an endpoint that joins others shows that it is ready: ``any``, ``metrics``, or a
+            check's name; empty: it needs none.
+        ready_seconds: how long that is waited for.
     """
 
     hold_seconds: float = 5.0
@@ -104,6 +109,8 @@ class HealthRules:
     max_ejected: float = 0.5
     max_ejected_on_hearsay: float = 0.3
     panic: float = 0.5
+    ready_by: str = ""
+    ready_seconds: float = 30.0
 
 
 RULES = HealthRules()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidegate.fleet.condition import CALMING, DISBELIEVED, SPARED, Condition
+from tidegate.fleet.condition import ANY, CALMING, DISBELIEVED, SPARED, Condition
 from tidegate.fleet.evidence import Verdict
 from tidegate.fleet.health import Health, HealthRules, HealthStatus
 from tidegate.fleet.pool_health import Alarm
@@ -91,6 +91,8 @@ def _would_change(condition: Condition, rules: HealthRules, words: list[Word], n
     if status is HealthStatus.EJECTED:
         held = max(condition.hold_until - now, rules.calm_seconds - (now - condition.condemned_at), 0.0)
         yield f"it is held for {held:.0f} s more at least, and then gets its share over {rules.warm_up_seconds:.0f} s"
+    if status is HealthStatus.JOINING:
+        yield from _would_join(condition, rules, now, clear=not against)
     if SPARED in reasons:
         yield "it would be ejected if fewer of its pool were bad"
     if DISBELIEVED in reasons:
@@ -101,3 +103,11 @@ def _would_change(condition: Condition, rules: HealthRules, words: list[Word], n
         yield f"it has its whole share in {max(0.0, condition.warm_from + rules.warm_up_seconds - now):.0f} s"
     if status is HealthStatus.HEALTHY:
         yield "a failed connection three times in a row, an open breaker, a GPU agent or a failed check would eject it"
+
+
+def _would_join(condition: Condition, rules: HealthRules, now: float, *, clear: bool) -> Iterator[str]:
+    if not condition.showed:
+        sign = "that it is ready, by its metrics or a check" if condition.awaits == ANY else f"it by {condition.awaits}"
+        yield f"it gets its share over {rules.warm_up_seconds:.0f} s once it has shown {sign}"
+    if clear:
+        yield f"it is waited for {max(0.0, condition.awaited_from + rules.ready_seconds - now):.0f} s more"

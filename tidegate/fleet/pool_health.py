@@ -3,6 +3,8 @@
 * No more than a share of a pool is ejected; whoever was condemned first goes first, the others get very little.
 * When more than half of a pool looks bad at once, the fault is probably ours (a broken sensor, a lost network, a bad
   configuration): nobody is ejected, and it is said aloud. Envoy's healthy panic threshold is the same half.
+* An endpoint that is new gets nothing until it has shown that it is ready, and counts neither as good nor as bad. Where
+  nobody else can serve, it is not waited for.
 * Where GPU agents alone condemn many endpoints at once, the agents are doubted rather than the GPUs: a GPU that is
   really lost is soon condemned by the requests that fail there as well.
 """
@@ -79,7 +81,8 @@ class PoolHealth:
         restless = [back or one.look_again <= now for one in members]
         for one in itertools.compress(members, restless):
             one.look(now)
-        present = [one for one in members if not one.draining]
+        awaited = self._awaited(members, now)
+        present = [one for one in members if not (one.draining or id(one) in awaited)]
         doubted = self._doubted(present)
         believed = [one for one in present if not (doubted and one.weighed.hearsay)]
         condemned = sum(one.weighed.condemned for one in believed)
@@ -92,7 +95,14 @@ class PoolHealth:
             if not restless[place] and id(one) not in out:
                 continue  # nothing is to be said of it
             before, disbelieved = one.health, doubted and one.weighed.hearsay
-            if one.become(out=id(one) in out, panic=panic, disbelieved=disbelieved, now=now, rules=rules):
+            if one.become(
+                out=id(one) in out,
+                awaited=id(one) in awaited,
+                panic=panic,
+                disbelieved=disbelieved,
+                now=now,
+                rules=rules,
+            ):
                 found.append(Transition(place, before))
         _even_out(present)
         self._sum_up(members)
@@ -110,6 +120,22 @@ class PoolHealth:
     def _sum_up(self, members: Sequence[Condition]) -> None:
         self.well = all(one.is_plain and one.health.share >= 1.0 for one in members)
         self.look_again = min((one.look_again for one in members), default=math.inf)
+
+    def _awaited(self, members: Sequence[Condition], now: float) -> set[int]:
+        """Return the identities of those that get nothing because they have not been ready yet."""
+        here = [one for one in members if not one.draining]
+        awaited = [one for one in here if one.is_awaited(now, self.rules)]
+        if not awaited:
+            return set()
+        if not any(one.serves(now, self.rules) for one in here):
+            # Nobody is there who could serve meanwhile. Whoever is not known to be unready has to, for good: were the
+            # others waited for again as soon as the first of them is ready, it would get everything.
+            bad = [one for one in awaited if one.is_unready]
+            for one in awaited:
+                if not one.is_unready:
+                    one.presume()
+            awaited = bad if len(bad) < len(awaited) else []
+        return {id(one) for one in awaited}
 
     def _doubted(self, present: Sequence[Condition]) -> bool:
         most = max(1, math.floor(self.rules.max_ejected_on_hearsay * len(present) + _EPSILON))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from functools import singledispatchmethod
 
-from tidegate.fleet.condition import REACHED, unreachable
+from tidegate.fleet.condition import METRICS, REACHED, SERVED, unreachable
 from tidegate.fleet.declaring import declared
 from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.events import (
@@ -153,6 +153,7 @@ class Fleet(Known):
             member.work.reported(report.waiting, home.load(member, self.ledger, now), now, others)
         if member.connections.succeeded():
             yield from self._reachability_changed(member, before, "it answered", now)
+        yield from self._showed(member, METRICS, now)
 
     @_apply.register
     def _(self, event: ScrapeFailed, now: float) -> Iterable[FleetChange]:
@@ -177,6 +178,13 @@ class Fleet(Known):
         if Reachability.UNREACHABLE in {before, member.connections.state}:  # all others say nothing new
             failed = member.connections.state is Reachability.UNREACHABLE
             yield from self._heard(member, unreachable(reason) if failed else REACHED, now)
+
+    def _showed(self, member: Member, sign: str, now: float) -> Iterable[FleetChange]:
+        """Take in a ``sign`` that ``member`` is ready."""
+        if member.condition.shown(sign, now):
+            for pool in self._pools.values():
+                if member.spec.address in pool.places:
+                    yield from pool.judge(now)
 
     def _heard(self, member: Member, evidence: Evidence, now: float) -> Iterable[FleetChange]:
         member.shown = None
@@ -217,6 +225,7 @@ class Fleet(Known):
             member.shown = None
             if event.ending is Ending.SERVED or (event.ending is None and event.output_tokens and not event.failed):
                 member.condition.progressed_at = now
+                yield from self._showed(member, SERVED, now)
         if pool is not None and member is not None and pool.spec.reckons:
             member.work.ended(
                 reservation.id,
@@ -247,6 +256,7 @@ class Fleet(Known):
             if member := self._endpoints.get(address):
                 if ending is Ending.SERVED:
                     member.condition.progressed_at = now
+                    yield from self._showed(member, SERVED, now)
                 if word := member.heard(reservation, ending, now, spec=spec, alone=False):
                     yield from self._heard(member, word, now)
 

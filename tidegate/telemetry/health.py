@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from tidegate.fleet.health import HealthStatus
+from tidegate.fleet.health import OUT, HealthStatus
 from tidegate.fleet.outlook import Outlook
 from tidegate.fleet.pool_health import Alarm
 from tidegate.fleet.view import PoolView
@@ -94,7 +94,7 @@ def described(address: str, outlook: Outlook) -> JsonObject:
         "status": health.status.value,
         "reasons": list(health.reasons),
         "seconds": round(outlook.seconds, 3),
-        "share": 0.0 if health.status in {HealthStatus.EJECTED, HealthStatus.DRAINING} else round(health.share, 3),
+        "share": 0.0 if health.status in OUT else round(health.share, 3),
         "ejections": outlook.ejections,
         "sources": [
             {
