@@ -43,7 +43,7 @@ def test_requests_may_stay_by_session_or_by_tenant(sticky: str) -> None:
 
 
 def test_a_rollout_is_a_plan_in_shares_and_seconds() -> None:
-    data = {**EVERY_KEY, "routes": [EVERY_KEY_OF_A_SPLIT]}
+    data = {**EVERY_KEY, "envoy": {}, "envoys": {}, "routes": [EVERY_KEY_OF_A_SPLIT]}
     (route,) = parsed(data).routes
     assert route.rollout is not None
     assert route.rollout.plan == Plan((0.05, 0.5), 60, Limits(100, 0.01, 1.5, 1.5))

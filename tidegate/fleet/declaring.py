@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
-from tidegate.fleet.kin import Kin
+from tidegate.fleet.kin import MAX_KIN, Kin
 from tidegate.fleet.member import Member, PoolState
 from tidegate.fleet.prefix_index import MAX_BLOCKS
-from tidegate.fleet.rates import Rates
 from tidegate.fleet.weighing import BREAKER
 
 
@@ -45,12 +44,13 @@ def declared(
 
 def related(members: Iterable[Member]) -> None:
     """Have those of ``members`` that are declared alike learn from one another."""
-    kin: dict[tuple[object, ...], list[Rates]] = {}
+    kin: dict[tuple[object, ...], list[Member]] = {}
     for member in members:
         spec = member.spec
-        kin.setdefault((spec.gpu, spec.weight, spec.role, spec.models), []).append(member.work.rates)
-    for rates in kin.values():
-        Kin(rates)
+        kin.setdefault((spec.gpu, spec.weight, spec.role, spec.models), []).append(member)
+    for of_a_kind in kin.values():
+        for first in range(0, len(of_a_kind), MAX_KIN):
+            Kin([member.work.rates for member in of_a_kind[first : first + MAX_KIN]])
 
 
 def _declare(member: Member, endpoint: EndpointSpec, spec: PoolSpec, pool: PoolState, now: float) -> None:
