@@ -8,7 +8,6 @@ from tidegate.fleet.events import PoolsDeclared
 from tidegate.fleet.kin import Kin
 from tidegate.fleet.member import Member, PoolState
 from tidegate.fleet.prefix_index import MAX_BLOCKS
-from tidegate.fleet.rates import Rates
 from tidegate.fleet.weighing import BREAKER
 
 
@@ -48,12 +47,12 @@ def declared(
 
 def related(members: Iterable[Member]) -> None:
     """Have those of ``members`` that are declared alike learn from one another."""
-    kin: dict[tuple[object, ...], list[Rates]] = {}
+    kin: dict[tuple[object, ...], list[Member]] = {}
     for member in members:
         spec = member.spec
-        kin.setdefault((spec.gpu, spec.weight, spec.role, spec.models), []).append(member.work.rates)
-    for rates in kin.values():
-        Kin(rates)
+        kin.setdefault((spec.gpu, spec.weight, spec.role, spec.models), []).append(member)
+    for alike in kin.values():
+        Kin([member.work.rates for member in alike])
 
 
 def _declare(member: Member, endpoint: EndpointSpec, spec: PoolSpec, pool: PoolState, now: float) -> None:
