@@ -33,8 +33,11 @@ RETRY_BUDGET = cluster.CircuitBreakersThresholdsRetryBudget(
 what keeps them down."""
 
 
-def pool_cluster(pool: Pool) -> cluster.Cluster:
-    """Return the cluster of ``pool``: it goes where the decision says, and balances by itself only where it cannot."""
+def pool_cluster(pool: Pool, still_seconds: float) -> cluster.Cluster:
+    """Return the cluster of ``pool``: it goes where the decision says, and balances by itself only where it cannot.
+
+    A stream of it that brings nothing but comments for ``still_seconds`` is ended.
+    """
     return cluster.Cluster(
         name=pool.name,
         type=cluster.ClusterDiscoveryType.EDS,
@@ -59,7 +62,9 @@ def pool_cluster(pool: Pool) -> cluster.Cluster:
         upstream_connection_options=cluster.UpstreamConnectionOptions(
             tcp_keepalive=core.TcpKeepalive(keepalive_probes=3, keepalive_time=15, keepalive_interval=5)
         ),
-        typed_extension_protocol_options={HTTP_OPTIONS: Any.pack(_http(REQUESTS_PER_CONNECTION.get(pool.engine)))},
+        typed_extension_protocol_options={
+            HTTP_OPTIONS: Any.pack(_http(REQUESTS_PER_CONNECTION.get(pool.engine), still_seconds))
+        },
     )
 
 
@@ -119,7 +124,7 @@ def _connections_only() -> cluster.OutlierDetection:
     )
 
 
-def _http(requests_per_connection: int | None) -> upstream.HttpProtocolOptions:
+def _http(requests_per_connection: int | None, still_seconds: float) -> upstream.HttpProtocolOptions:
     return upstream.HttpProtocolOptions(
         explicit_http_config=upstream.HttpProtocolOptionsExplicitHttpConfig(
             http_protocol_options=core.Http1ProtocolOptions()
@@ -127,5 +132,5 @@ def _http(requests_per_connection: int | None) -> upstream.HttpProtocolOptions:
         common_http_protocol_options=core.HttpProtocolOptions(
             idle_timeout=seconds(IDLE_SECONDS), max_requests_per_connection=requests_per_connection
         ),
-        http_filters=upstream_filters(),
+        http_filters=upstream_filters(still_seconds),
     )

@@ -8,6 +8,8 @@ ROUTES = "inference"
 
 EXT_PROC_CLUSTER = "tidegate_ext_proc"
 ACCESS_LOG_CLUSTER = "tidegate_access_log"
+XDS_CLUSTER = "xds"
+"""The bootstrap's: where all this comes from."""
 UNDECIDED_CLUSTER = "tidegate_undecided"
 """A cluster without endpoints: where a request goes that nobody decided on. Pool names cannot hold an underscore."""
 
@@ -44,7 +46,8 @@ UPSTREAM_TTFT_TAG = "upstream_ttft_us"
 
 ENDING_NAMESPACE = "tidegate_ending"
 """Dynamic metadata in which Envoy notes what engines said in errors: said, of the last error with 429 or from 500 on;
-broken and code, of the last error inside a stream; survived, how many attempts failed that left their engine alive."""
+broken and code, of the last error inside a stream; stalled, that a stream was ended because nothing but comments came;
+survived, how many attempts failed that left their engine alive."""
 ENDING_HEADER = "x-tidegate-ending"
 """What ``said`` says, on the answer of one attempt; taken away before the client sees it."""
 HOST_TAG = "host"

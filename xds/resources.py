@@ -67,7 +67,9 @@ def _clusters(config: Config) -> list[Resource]:
         access_log_cluster(config.control),
         *jwks_clusters(config),
     ]
-    pools = [pool_cluster(pool) for pool in config.pools]
+    pools = [
+        pool_cluster(pool, pool.idle_timeout_seconds or config.limits.idle_timeout_seconds) for pool in config.pools
+    ]
     return [
         *(Resource(CLUSTER, built.name, bytes(built)) for built in clusters),
         *(Resource(CLUSTER, built.name, bytes(built), frozenset({Reference(ENDPOINT, built.name)})) for built in pools),

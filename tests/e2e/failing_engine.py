@@ -45,6 +45,42 @@ STREAMS: dict[str, list[Any]] = {
 }
 
 
+COMMENTING = ("comments", "one_then_comments", "pings", "split", "late", "in_pieces")
+"""Streams with comments in them: such that bring nothing else, after one event or none, and two that are only slow."""
+COMMENT_SECONDS, LATE_SECONDS = 0.1, 2.0
+
+
+async def _comment(writer: asyncio.StreamWriter, word: str) -> None:
+    """Send comments for ever, or again and again for a while with events between them, and an end."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+
+    async def send(*pieces: bytes) -> None:
+        for piece in pieces:
+            writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            await writer.drain()
+            await asyncio.sleep(COMMENT_SECONDS / len(pieces))
+
+    comment = {"pings": (b'event: ping\ndata: {"type": "ping"}\n\n',), "split": (b": keep-", b"alive\n\n")}
+    pieces = comment.get(word, (b": keep-alive\n\n",))
+    if word == "one_then_comments":
+        await send(b'data: {"one": 1}\n\n')
+    elif word == "in_pieces":  # of an event, each of which would be a comment if it stood at a line's beginning
+        await send(b'data: {"one": "')
+        while clock() - began < LATE_SECONDS:
+            await send(b":")
+        await send(b'"}\n\n')
+    while word not in ("late", "in_pieces"):
+        await send(*pieces)
+    while word == "late" and clock() - began < 3 * LATE_SECONDS:
+        quiet_until = clock() + LATE_SECONDS
+        while clock() < quiet_until:
+            await send(*pieces)
+        await send(b'data: {"one": 1}\n\n')
+    await send(b"data: [DONE]\n\n")
+    writer.write(b"0\r\n\r\n")
+
+
 @dataclass
 class FailingEngine:
     """Does what a request asks for in ``user``, a word of the above.
@@ -97,6 +133,9 @@ class FailingEngine:
             writer.write((f"{len(text):x}\r\n{text}\r\n" if text else "").encode() + b"0\r\n\r\n")
             return True
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        if word in COMMENTING:
+            await _comment(writer, word)
+            return True
         for event in STREAMS[word]:
             text = event if event == "[DONE]" else json.dumps(event, default=str)
             data = event if isinstance(event, bytes) else f"data: {text}\n\n".encode()

@@ -97,3 +97,39 @@ def test_frozen_engines_are_left_though_their_sockets_and_pages_answer_and_a_bus
         for process in processes.values():
             process.process.send_signal(signal.SIGCONT)
             process.kill()
+
+
+def ejected(stack: Stack) -> set[int]:
+    """Return the ports of the engines that get nothing."""
+    figures = {
+        dict(labels)["endpoint"]: value
+        for (name, labels), value in stack.metrics().items()
+        if name == "tidegate_endpoint_ejected"
+    }
+    return {int(address.rpartition(":")[2]) for address, value in figures.items() if value}
+
+
+def test_a_frozen_process_is_left_without_a_word_in_the_configuration_and_a_slow_one_is_not(tmp_path: Path) -> None:
+    """The slow one's metrics do not come, and none of its requests ends; but it answers when it is asked.
+
+    On a machine that is not short of time it takes 15 seconds (``tests.engines.test_inquiry``).
+    """
+    ports = [free_port() for _ in range(4)]
+    stopped, slow, *_ = ports
+    processes = {port: start_engine(tmp_path, port) for port in ports}
+    config = configuration(ports, policy="round_robin")
+    del config["scrape"]
+    try:
+        with up(tmp_path, config) as stack, load(stack):
+            until(lambda: len(picks(stack)) == 4, 20, "every engine is picked")
+            assert fetch(f"http://127.0.0.1:{slow}/fault", {"slow_metrics": True, "slow": 1000.0})[0] == 200
+            processes[stopped].process.send_signal(signal.SIGSTOP)
+            until(lambda: stopped in ejected(stack), 60, "the frozen one is left")
+            assert ejected(stack) == {stopped}
+            _, page, _ = fetch(f"{stack.admin}/endpoint?address=127.0.0.1:{stopped}")
+            assert page["reasons"] == ["no_answer"]
+            assert stack.total("tidegate_engine_checks_total", check="progress", finding="timed_out") >= 3
+    finally:
+        for process in processes.values():
+            process.process.send_signal(signal.SIGCONT)
+            process.kill()

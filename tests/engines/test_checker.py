@@ -16,6 +16,7 @@ from tests.ports import free_port
 from tests.simulator import engines as simulated
 from tidegate.config_checks import Check
 from tidegate.engines import checker as module
+from tidegate.engines import inquiry
 from tidegate.engines.check import NOTHING_KNOWN, Standing, Subject
 from tidegate.engines.checker import Checker
 from tidegate.fleet.events import EvidenceReported, FleetEvent
@@ -216,3 +217,46 @@ async def test_nobody_there_fails_by_every_check_that_asks() -> None:
         for name in ("tcp", "http", "model_loaded", "inference"):
             said = await record.until(address, Verdict.FAILED, name)
             assert said.reasons == (f"{name}_unreachable",)
+
+
+SILENT = Standing(inflight=2, still_seconds=30.0)
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have an inquiry take a second and not fifteen."""
+    monkeypatch.setattr(inquiry, "PROBE", Check(name="progress", interval_seconds=0.35, timeout_seconds=0.3))
+    monkeypatch.setattr(inquiry, "PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(inquiry, "AGAIN_SECONDS", 0.2)
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_one_that_has_requests_and_is_silent_is_asked_and_left_until_it_answers() -> None:
+    progress = check(name="progress", interval_seconds=0.05)
+    async with serving(sending(then="hang")) as server, checking([server.address], progress) as (_, record):
+        record.standing[server.address] = SILENT
+        said = await record.until(server.address, Verdict.FAILED, "progress")
+        assert said.reasons == ("no_answer",)
+        assert [one for one in record.findings if one[1] == "timed_out"] != []
+        record.standing[server.address] = NOTHING_KNOWN  # its requests have given up; it is asked all the same
+        server.handler = answering("ok", status="404 Not Found")
+        await record.until(server.address, Verdict.SOUND, "progress")
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_one_that_is_silent_and_answers_is_asked_now_and_then_and_nothing_is_said_of_it() -> None:
+    progress = check(name="progress", interval_seconds=0.05)
+    async with serving(answering("ok")) as server, checking([server.address], progress) as (_, record):
+        record.standing[server.address] = SILENT
+        await record.found("progress", "passed", 2)
+        await record.found("progress", "unknown", 5)
+        assert record.said == {}
+        assert len(server.heads) < len([one for one in record.findings if one[1] == "unknown"]) + 2
+
+
+async def test_one_that_is_heard_of_is_asked_nothing() -> None:
+    progress = check(name="progress", interval_seconds=0.05)
+    async with serving(answering("ok")) as server, checking([server.address], progress) as (_, record):
+        record.standing[server.address] = Standing(inflight=2, still_seconds=1.0, moved=True, since_moved=1.0)
+        await record.found("progress", "passed", 5)
+        assert server.heads == []

@@ -12,6 +12,7 @@ from tests.telemetry.entries import entry
 from tidegate.fleet.evidence import Ending
 from tidegate.telemetry import access_log
 from tidegate.telemetry.endings import MAX_ATTEMPTS, MAX_REMEMBERED, UNREAD_BYTES, Attempt, FailedAttempts
+from tidegate.telemetry.outcome import Outcome
 from tidegate.telemetry.record import RequestRecord, parse
 
 PICK, OTHER = "10.0.0.1:8000", "10.0.0.2:8000"
@@ -48,6 +49,9 @@ def attempt(status: int, *flags: str, said: str = "", host: str = PICK, request:
     ("made", "ending"),
     [
         (ended(200), Ending.SERVED),
+        (ended(200, noted={"stalled": "true"}), Ending.STALLED),
+        (ended(200, "stream_idle_timeout", noted={"stalled": "true"}), Ending.STALLED),
+        (ended(200, "downstream_connection_termination", noted={"stalled": "true"}), Ending.STALLED),
         (ended(400), Ending.NEUTRAL),
         (ended(404), Ending.NEUTRAL),
         (ended(413), Ending.NEUTRAL),
@@ -111,6 +115,11 @@ def read(*entries: pb.HTTPAccessLogEntry) -> list[RequestRecord]:
     message.http_logs.log_entry.extend(entries)
     intake.reader()(message.SerializeToString())
     return records
+
+
+def test_whoever_leaves_because_nothing_but_comments_came_did_not_leave_by_himself() -> None:
+    made = ended(200, "downstream_connection_termination", noted={"stalled": "true"})
+    assert parse(made).outcome is Outcome.TIMEOUT
 
 
 def test_attempts_that_failed_belong_to_the_end_of_their_request() -> None:

@@ -7,13 +7,23 @@ from xds.access_log import access_log, attempts_log
 from xds.clusters import pool_cluster
 from xds.endings import program
 from xds.names import ENDING_HEADER
+from xds.resources import resources
 from xds.routes import route_configuration
+from xds.type_urls import CLUSTER
 
 
 def test_the_program_knows_all_texts_and_has_no_gaps() -> None:
-    source = program()
+    source = program(60.0)
     assert all(f'"{text}"' in source for texts in TEXTS.values() for text in texts)
     assert "%(" not in source
+
+
+def test_each_pool_counts_comments_by_its_own_patience() -> None:
+    made = config("a", "b").model_dump()
+    made["pools"][0]["idle_timeout_seconds"] = 7.0
+    clusters = {one.name: one for one in resources(Config.model_validate(made)) if one.type_url == CLUSTER}
+    assert b"STILL, MOST = 7000, 3500 " in clusters["a"].body
+    assert b"STILL, MOST = 300000, 150000 " in clusters["b"].body
 
 
 def test_attempts_and_requests_go_into_one_log() -> None:
@@ -23,7 +33,7 @@ def test_attempts_and_requests_go_into_one_log() -> None:
 
 
 def test_retries_are_a_share_of_the_requests() -> None:
-    (thresholds,) = pool_cluster(config("a").pools[0]).circuit_breakers.thresholds  # type: ignore[union-attr]
+    (thresholds,) = pool_cluster(config("a").pools[0], 60.0).circuit_breakers.thresholds  # type: ignore[union-attr]
     assert thresholds.max_retries is None
     assert thresholds.retry_budget is not None
     assert thresholds.retry_budget.budget_percent is not None

@@ -1,6 +1,7 @@
 """What a check is: one question to one engine, and what came of it."""
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -51,6 +52,7 @@ class Standing(NamedTuple):
         others: requests that its engine said it holds beyond those; ``None`` is unknown.
         still_seconds: for how long there has been no sign of progress, while requests of ours were there; 0 for none.
         moved: there was a sign of progress in the last seconds.
+        since_moved: for how long there has been none, with or without requests; infinite where there never was one.
         counted: its engine's counters are known and fresh, so that no sign of progress means something.
         prefill_seconds: how long the prompts there may take before they show, at its pace.
     """
@@ -61,6 +63,7 @@ class Standing(NamedTuple):
     moved: bool = False
     counted: bool = False
     prefill_seconds: float = 0.0
+    since_moved: float = math.inf
 
 
 NOTHING_KNOWN = Standing()

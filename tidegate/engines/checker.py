@@ -2,11 +2,13 @@
 
 Each check of each endpoint that asks it something has a task of its own and a schedule that is jittered, so that one
 which hangs delays no other; how many are under way at once is bounded, and each has a deadline. Those that ask nothing
-are gone through one after the other, at a fraction of the cost. What all come to goes out as evidence.
+are gone through one after the other, at a fraction of the cost; an engine of which nothing is heard is then asked
+(``inquiry``). What all come to goes out as evidence.
 """
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,8 +16,11 @@ from typing import Final, NamedTuple
 
 import aiohttp
 
-from tidegate.engines import checks, fetch
-from tidegate.engines.check import Finding, Found, Standing, Subject, came_to_nothing
+from tidegate.config_checks import Check
+from tidegate.engines import checks, fetch, inquiry
+from tidegate.engines.api import api
+from tidegate.engines.check import PASSED, Ask, Finding, Found, Standing, Subject, came_to_nothing
+from tidegate.engines.model_list import MAX_BYTES
 from tidegate.engines.outcome import ScrapeError
 from tidegate.engines.scraper import pause
 from tidegate.engines.tally import Tally, seen_whole
@@ -56,6 +61,7 @@ class _Watched:
     tally: Tally = field(default_factory=Tally)
     task: asyncio.Task[None] | None = None
     due: float = 0.0
+    inquired_at: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,24 +172,55 @@ class Checker:
                 found, seconds = await self._ask(subject, session)
         found = seen_whole(found, self._standing(subject.address), check)
         self._observe(check.name, found.finding.value, seconds)
-        before = watched.tally.verdict
-        evidence = watched.tally.take(found, check, clock())
+        self._take(watched, found, check, clock())
+        if found is inquiry.NOTHING_HEARD:
+            self._inquire(watched, session, clock())
+
+    def _take(self, watched: _Watched, found: Found, check: Check, now: float) -> None:
+        address, before = watched.subject.address, watched.tally.verdict
+        evidence = watched.tally.take(found, check, now)
         if evidence is not None:
-            self._emit(EvidenceReported(subject.address, evidence))
+            self._emit(EvidenceReported(address, evidence))
         after = watched.tally.verdict
         if after is not before and Verdict.FAILED in {before, after}:
             level = logging.WARNING if after is Verdict.FAILED else logging.INFO
-            said = {"address": subject.address, "check": check.name, "verdict": after.value}
+            said = {"address": address, "check": check.name, "verdict": after.value}
             _LOG.log(level, "check", extra={"fields": {**said, "reason": found.reason, "detail": found.detail}})
 
-    async def _ask(self, subject: Subject, session: aiohttp.ClientSession) -> tuple[Found, float]:
-        """Return what was found, and how many seconds that took."""
+    def _inquire(self, watched: _Watched, session: aiohttp.ClientSession, now: float) -> None:
+        """Have it be asked whether anybody is there, unless that is under way or was found out just now."""
+        busy = watched.task is not None and not watched.task.done()
+        if self._running is not None and not busy and now - watched.inquired_at >= inquiry.AGAIN_SECONDS:
+            watched.task = self._running.tasks.create_task(self._inquiry(watched, session))
+
+    async def _inquiry(self, watched: _Watched, session: aiohttp.ClientSession) -> None:
+        subject, clock = replace(watched.subject, check=inquiry.PROBE), asyncio.get_running_loop().time
+
+        async def ask() -> Found:
+            async with self._at_once:
+                found, seconds = await self._ask(subject, session, _anything)
+            self._observe(subject.check.name, found.finding.value, seconds)
+            return found
+
+        def say(found: Found) -> None:
+            self._take(watched, found, subject.check, clock())
+
+        try:
+            await inquiry.inquire(ask, lambda: self._standing(subject.address), say, clock)
+        except Exception:  # noqa: BLE001  likewise
+            _LOG.exception("an inquiry went wrong")
+        watched.inquired_at = clock()
+
+    async def _ask(
+        self, subject: Subject, session: aiohttp.ClientSession, how: Ask | None = None
+    ) -> tuple[Found, float]:
+        """Return what was found, by its check or as ``how`` asks, and how many seconds that took."""
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
             async with asyncio.timeout(subject.seconds):
                 subject = replace(subject, standing=self._standing(subject.address))
-                found = await checks.find(subject.check.name)(subject, session)
+                found = await (how or checks.find(subject.check.name))(subject, session)
         except TimeoutError:
             found = Found(Finding.TIMED_OUT, "timeout", f"no answer within {subject.seconds:g} s")
         except ScrapeError as error:
@@ -192,3 +229,10 @@ class Checker:
             _LOG.debug("a check went wrong", exc_info=error)
             found = Found(Finding.FAULT, "fault", f"unexpected {type(error).__name__}")
         return found, clock() - began
+
+
+async def _anything(subject: Subject, session: aiohttp.ClientSession) -> Found:
+    """Ask for the list of models, which no engine computes anything for; whatever it answers, it is there."""
+    url = subject.url(api(subject.engine).models)
+    await fetch.exchange(session, url, timeout_seconds=subject.seconds, max_bytes=MAX_BYTES)
+    return PASSED

@@ -46,6 +46,7 @@ class Movement:
             now - self._moved_at < MOVED_SECONDS,
             counted(report) is not None,
             work.prefill_seconds,
+            now - self._moved_at,
         )
 
 

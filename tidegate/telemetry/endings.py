@@ -6,6 +6,7 @@ that holds decides on the last one:
 =====================  ==============================================================================================
 ending                 when
 =====================  ==============================================================================================
+``stalled``            Envoy ended the stream because nothing but comments came
 ``neutral``            flag DC or DR: the client left; flag DT or UMSDR, or details that say so: the request's time was
                        up; any other flag but those below: Envoy ended it
 ``unconnected``        flag UF
@@ -37,7 +38,7 @@ from tidegate.fleet.evidence import Ending
 from tidegate.telemetry.outcome import DEADLINE_DETAILS
 
 NAMESPACE: Final = "tidegate_ending"
-"""Dynamic metadata in which Envoy notes what engines said: said, broken and code."""
+"""Dynamic metadata in which Envoy notes what engines said: said, broken and code; and stalled."""
 HEADER: Final = "x-tidegate-ending"
 """On the answer of one attempt, what its error said."""
 HOST_TAG: Final = "host"
@@ -118,7 +119,9 @@ def of_last(entry: HTTPAccessLogEntry, *, begun: bool, failed: bool) -> Attempt 
         return None
     status, details = answer.response_code.value, answer.response_code_details
     ending: Ending | None = None
-    if common.response_flags.ByteSize():
+    if stalled(entry):
+        ending = Ending.STALLED
+    elif common.response_flags.ByteSize():
         ending = _by_flag(common.response_flags, begun=begun, sent=answer.response_body_bytes)
     elif details == DEADLINE_DETAILS:
         ending = Ending.NEUTRAL
@@ -127,6 +130,12 @@ def of_last(entry: HTTPAccessLogEntry, *, begun: bool, failed: bool) -> Attempt 
         noted = namespaces[NAMESPACE].fields if NAMESPACE in namespaces else _NO_FACTS
         ending = _by_answer(status, noted, failed=failed)
     return None if ending is None else Attempt(address, ending)
+
+
+def stalled(entry: HTTPAccessLogEntry) -> bool:
+    """Return whether Envoy ended the stream because nothing but comments came; its client may have left first."""
+    namespaces = entry.common_properties.metadata.filter_metadata
+    return NAMESPACE in namespaces and "stalled" in namespaces[NAMESPACE].fields
 
 
 def of_status(status: int, *, failed: bool) -> Ending:

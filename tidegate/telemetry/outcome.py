@@ -6,6 +6,7 @@ The first line that holds decides:
 outcome                when
 =====================  ==============================================================================================
 ``running``            the entry is not the last of its request
+``timeout``            Envoy ended the stream because nothing but comments came
 ``client_gone``        flag DC or DR: the client left before the answer's end, whatever had gone wrong by then
 ``refused``            we were asked, reserved nothing, and answered 400 or more ourselves
 ``timeout``            flag UT, SI, DT or UMSDR, or details that say so: silence or a deadline, anybody's
@@ -86,7 +87,14 @@ DEADLINE_DETAILS = "max_duration_timeout"
 
 
 def classify(
-    status: int, flags: ResponseFlags, *, attempts: int, refused: bool, failed: bool = False, details: str = ""
+    status: int,
+    flags: ResponseFlags,
+    *,
+    attempts: int,
+    refused: bool,
+    failed: bool = False,
+    stalled: bool = False,
+    details: str = "",
 ) -> Outcome:
     """Return how a request ended that is over.
 
@@ -96,8 +104,11 @@ def classify(
         attempts: how often Envoy turned to an endpoint.
         refused: we were asked and reserved nothing.
         failed: the answer itself says that the request failed.
+        stalled: Envoy ended it because nothing but comments came.
         details: Envoy's response code details.
     """
+    if stalled:
+        return Outcome.TIMEOUT
     raised = {field.name for field, _ in flags.ListFields()} if flags.ByteSize() else _NONE
     if raised & _CLIENT_GONE:
         return Outcome.CLIENT_GONE

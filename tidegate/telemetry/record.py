@@ -18,7 +18,7 @@ from protos.ai_pb2 import TokenUsage
 from protos.core_pb2 import Address, Metadata
 from tidegate import addresses
 from tidegate.fleet.evidence import Ending
-from tidegate.telemetry.endings import Attempt, of_last
+from tidegate.telemetry.endings import Attempt, of_last, stalled
 from tidegate.telemetry.outcome import Outcome, classify
 
 DECISION_NAMESPACE = "tidegate"
@@ -243,6 +243,7 @@ def parse(entry: HTTPAccessLogEntry, before: tuple[Attempt, ...] = ()) -> Reques
             refused=decision is not None and not reservation,
             details=response.response_code_details,
             failed=failed,
+            stalled=stalled(entry),
         )
         if ended
         else Outcome.RUNNING,

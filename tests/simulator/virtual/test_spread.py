@@ -63,7 +63,7 @@ def furthest(multiples: list[float]) -> float:
 
 BY_REPORTS = {"weighted_scores"}
 """Goes by what engines reported last and by nothing sent since, as the Go endpoint picker: between two reports all go
-to the one that looked best. At 80 requests a second and a report a second it was 1.55 times an equal share."""
+to the one that looked best. At 60 requests a second and a report a second that was 1.55 times an equal share."""
 
 
 @pytest.mark.parametrize("rate", [LOW, MEDIUM, HIGH])
