@@ -83,7 +83,7 @@ async def test_who_is_refused_shed_expires_or_runs_out_of_time_is_told_which(tmp
             error = refused.body["error"]
             assert (error["code"], error["queue_position"]) == ("queue_full", 5)
             assert error["estimated_wait_seconds"] >= 0
-            assert 1 <= int(refused.headers["retry-after"]) <= 4
+            assert int(refused.headers["retry-after"]) >= max(1, error["estimated_wait_seconds"])
             assert refused.took < 1
             stack.settle()
             running = await fill(session, stack, BATCH, 1_500)
@@ -94,7 +94,7 @@ async def test_who_is_refused_shed_expires_or_runs_out_of_time_is_told_which(tmp
             shed = await batch
             assert [hurried.status, shed.status] == [504, 429]
             assert shed.body["error"]["code"] == "shed"
-            assert int(shed.headers["retry-after"]) >= 1
+            assert int(shed.headers["retry-after"]) >= max(1, shed.body["error"]["estimated_wait_seconds"])
             expired = await asyncio.gather(*tasks)
             assert [(one.status, one.body["error"]["code"]) for one in expired] == [(503, "wait_expired")] * 3
             assert all(3.9 < one.took < 8 for one in expired)

@@ -79,6 +79,9 @@ class Why(enum.Enum):
     """This process ends."""
 
 
+_NO_ROOM = (Why.FULL, Why.TENANT_FULL, Why.SHED)
+
+
 class Turnaway(NamedTuple):
     """A request that does not go, and what its client is told.
 
@@ -211,12 +214,14 @@ class Line:
     def turned_away(self, waiting: Waiting, why: Why) -> Turnaway:
         """Return what to say to the client of a request that does not wait (any longer).
 
-        It is to come again when the queue is so short that it would go in time, and has room for it.
+        It is to come again when the queue is so short that it would go in time, and has room for it. Room there is as
+        soon as anybody leaves; but that is had by whoever asks first, while what waits now has all gone by the time
+        that the request's own turn would have come.
         """
         position, estimate = self.standing(waiting)
         retry = self.drain.seconds_for(waiting.tokens, self.prior) or 0.0
         if estimate is not None:
-            retry = max(retry, estimate - (waiting.deadline - waiting.arrived))
+            retry = max(retry, estimate if why in _NO_ROOM else estimate - (waiting.deadline - waiting.arrived))
         return Turnaway(self.pool, why, estimate, position, min(MOST_RETRY_SECONDS, max(1, math.ceil(retry))))
 
 
