@@ -12,7 +12,7 @@ from protos import discovery_pb2
 from xds.client import Client
 from xds.snapshot import Reference, Resource, Snapshot
 from xds.subscription import ABSENT, Offer, Subscription
-from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ORDER, ROUTE
+from xds.type_urls import CLUSTER, ENDPOINT, FULL_STATE, LISTENER, ORDER, ROUTE
 
 _FIRST = (CLUSTER, ENDPOINT)
 _REFERRERS = {CLUSTER: (LISTENER, ROUTE), ENDPOINT: (CLUSTER,), ROUTE: (LISTENER,), LISTENER: ()}
@@ -126,7 +126,7 @@ def _offer(snapshot: Snapshot, client: Client, subscription: Subscription) -> Of
         changed = {trial: changed[trial]}
     gone = () if trial is not None else tuple(_gone(snapshot, client, subscription))
     removed = tuple(name for name in gone if not _named(client, Reference(subscription.type_url, name)))
-    if not changed and not removed:
+    if not changed and not removed and not _empty_at_first(snapshot, subscription):
         return None
     if client.incremental:
         resources = tuple(target[name] for name in sorted(changed))
@@ -134,6 +134,15 @@ def _offer(snapshot: Snapshot, client: Client, subscription: Subscription) -> Of
     return Offer(
         subscription.type_url, tuple(_complete(subscription, target, changed, removed)), changed, removed, complete=True
     )
+
+
+def _empty_at_first(snapshot: Snapshot, subscription: Subscription) -> bool:
+    """Tell whether the client asked for everything, for the first time, and there is nothing.
+
+    It waits for an answer all the same; and in state of the world it may hold what it never told us of.
+    """
+    new = subscription.wildcard and not subscription.nonce and not subscription.held
+    return new and subscription.type_url in FULL_STATE and not snapshot.of_type(subscription.type_url)
 
 
 def _target(snapshot: Snapshot, subscription: Subscription) -> tuple[dict[str, Resource], str | None]:
