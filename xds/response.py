@@ -126,7 +126,7 @@ def _offer(snapshot: Snapshot, client: Client, subscription: Subscription) -> Of
         changed = {trial: changed[trial]}
     gone = () if trial is not None else tuple(_gone(snapshot, client, subscription))
     removed = tuple(name for name in gone if not _named(client, Reference(subscription.type_url, name)))
-    if not changed and not removed and not _empty_at_first(snapshot, subscription):
+    if not changed and not removed and (target or not _waits_for_all(client, subscription)):
         return None
     if client.incremental:
         resources = tuple(target[name] for name in sorted(changed))
@@ -136,13 +136,14 @@ def _offer(snapshot: Snapshot, client: Client, subscription: Subscription) -> Of
     )
 
 
-def _empty_at_first(snapshot: Snapshot, subscription: Subscription) -> bool:
-    """Tell whether the client asked for everything, for the first time, and there is nothing.
+def _waits_for_all(client: Client, subscription: Subscription) -> bool:
+    """Tell whether the client asked for a whole set for the first time, which it is told even if it is empty.
 
-    It waits for an answer all the same; and in state of the world it may hold what it never told us of.
+    It waits for that; and in state of the world it may hold what it never told us of.
     """
-    new = subscription.wildcard and not subscription.nonce and not subscription.held
-    return new and subscription.type_url in FULL_STATE and not snapshot.of_type(subscription.type_url)
+    if subscription.nonce or subscription.held or subscription.type_url not in FULL_STATE:
+        return False
+    return subscription.wildcard or (bool(subscription.names) and not client.incremental)
 
 
 def _target(snapshot: Snapshot, subscription: Subscription) -> tuple[dict[str, Resource], str | None]:

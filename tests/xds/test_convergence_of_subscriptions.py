@@ -140,7 +140,7 @@ class Peer:
     def again(self, which: int) -> None:
         """Send an answer to a response that was answered long ago, or to none that there ever was."""
         stale = self.old[which % len(self.old)] if self.old else "never"
-        if stale in {"", self.nonce}:
+        if self.first or stale in {"", self.nonce}:
             return
         if self.incremental:
             self._send_delta(stale, "late")
