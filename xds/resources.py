@@ -52,11 +52,14 @@ def _told(config: Config) -> Mapping[str, Told]:
     for group in config.envoys.groups:
         wanted[group.name] = (group.listener or config.listener, frozenset(group.pools) & everything or everything)
     shared = _clusters(config)
+    listeners = {
+        one: _listener(config.model_copy(update={"listener": one})) for one in {one for one, _ in wanted.values()}
+    }
+    routes = {known: _routes(config, everything - known) for known in {known for _, known in wanted.values()}}
     built = {}
     for listener, known in {*wanted.values()}:
-        own = config.model_copy(update={"listener": listener})
         clusters = (one for one in shared if one.name in known or one.name not in everything)
-        built[listener, known] = Told((*clusters, *_listener_and_routes(own, everything - known)), known)
+        built[listener, known] = Told((*clusters, listeners[listener], routes[known]), known)
     return {name: built[which] for name, which in wanted.items()}
 
 
@@ -76,19 +79,13 @@ def _clusters(config: Config) -> list[Resource]:
     ]
 
 
-def _listener_and_routes(config: Config, elsewhere: frozenset[str]) -> tuple[Resource, Resource]:
-    pools = (pool.name for pool in config.pools if pool.name not in elsewhere)
-    return (
-        Resource(LISTENER_TYPE, LISTENER, bytes(client_listener(config)), _listener_references(config)),
-        Resource(
-            ROUTE,
-            ROUTES,
-            bytes(route_configuration(config, elsewhere)),
-            frozenset(Reference(CLUSTER, name) for name in (UNDECIDED_CLUSTER, *pools)),
-        ),
-    )
-
-
-def _listener_references(config: Config) -> frozenset[Reference]:
+def _listener(config: Config) -> Resource:
     named = (EXT_PROC_CLUSTER, ACCESS_LOG_CLUSTER, *(built.name for built in jwks_clusters(config)))
-    return frozenset({Reference(ROUTE, ROUTES), *(Reference(CLUSTER, name) for name in named)})
+    references = frozenset({Reference(ROUTE, ROUTES), *(Reference(CLUSTER, name) for name in named)})
+    return Resource(LISTENER_TYPE, LISTENER, bytes(client_listener(config)), references)
+
+
+def _routes(config: Config, elsewhere: frozenset[str]) -> Resource:
+    pools = (pool.name for pool in config.pools if pool.name not in elsewhere)
+    references = frozenset(Reference(CLUSTER, name) for name in (UNDECIDED_CLUSTER, *pools))
+    return Resource(ROUTE, ROUTES, bytes(route_configuration(config, elsewhere)), references)

@@ -12,7 +12,7 @@ from protos import discovery_pb2
 from xds.client import Client
 from xds.snapshot import Reference, Resource, Snapshot
 from xds.subscription import ABSENT, Offer, Subscription
-from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ORDER, ROUTE
+from xds.type_urls import CLUSTER, ENDPOINT, FULL_STATE, LISTENER, ORDER, ROUTE
 
 _FIRST = (CLUSTER, ENDPOINT)
 _REFERRERS = {CLUSTER: (LISTENER, ROUTE), ENDPOINT: (CLUSTER,), ROUTE: (LISTENER,), LISTENER: ()}
@@ -126,7 +126,7 @@ def _offer(snapshot: Snapshot, client: Client, subscription: Subscription) -> Of
         changed = {trial: changed[trial]}
     gone = () if trial is not None else tuple(_gone(snapshot, client, subscription))
     removed = tuple(name for name in gone if not _named(client, Reference(subscription.type_url, name)))
-    if not changed and not removed:
+    if not changed and not removed and (target or not _waits_for_all(client, subscription)):
         return None
     if client.incremental:
         resources = tuple(target[name] for name in sorted(changed))
@@ -134,6 +134,16 @@ def _offer(snapshot: Snapshot, client: Client, subscription: Subscription) -> Of
     return Offer(
         subscription.type_url, tuple(_complete(subscription, target, changed, removed)), changed, removed, complete=True
     )
+
+
+def _waits_for_all(client: Client, subscription: Subscription) -> bool:
+    """Tell whether the client asked for a whole set for the first time, which it is told even if it is empty.
+
+    It waits for that; and in state of the world it may hold what it never told us of.
+    """
+    if subscription.nonce or subscription.held or subscription.type_url not in FULL_STATE:
+        return False
+    return subscription.wildcard or (bool(subscription.names) and not client.incremental)
 
 
 def _target(snapshot: Snapshot, subscription: Subscription) -> tuple[dict[str, Resource], str | None]:

@@ -44,7 +44,7 @@ class Edge:
     def ready(self) -> bool:
         """Tell whether it has all that it waits for."""
         with contextlib.suppress(*GONE):
-            return fetch(f"{self.admin}/ready", timeout=5)[1].strip() == "LIVE"
+            return str(fetch(f"{self.admin}/ready", timeout=5)[1]).strip() == "LIVE"
         return False
 
     def members(self, pool: str = "default") -> set[str]:

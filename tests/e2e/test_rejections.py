@@ -65,8 +65,12 @@ class Watched:
         return next((float(one.removeprefix(line)) for one in text.splitlines() if one.startswith(line)), 0.0)
 
     def refused(self, type_url: str) -> list[dict[str, Any]]:
-        (client,) = self.clients.page()["clients"]  # type: ignore[misc, union-attr]
-        return next(kind["refused"] for kind in client["types"] if kind["type"] == short(type_url))  # type: ignore[index, call-overload, return-value]
+        page: Any = self.clients.page()
+        (client,) = page["clients"]
+        refused: list[dict[str, Any]] = next(
+            one["refused"] for one in client["types"] if one["type"] == short(type_url)
+        )
+        return refused
 
 
 def count(events: list[DiscoveryEvent], kind: type[Acked | Pushed | Rejected], type_url: str) -> int:

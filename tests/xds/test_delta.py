@@ -262,3 +262,11 @@ def test_too_many_names_are_refused() -> None:
         Wire(incremental=True).change(ENDPOINT, names)
     with pytest.raises(TooManyNamesError):
         Wire(incremental=True).change(ENDPOINT, versions=dict.fromkeys(names, "1"))
+
+
+def test_a_client_that_asks_for_everything_hears_that_there_is_nothing() -> None:
+    wire = Wire(incremental=True)
+    wire.change(CLUSTER, [])
+    assert wire.pull(Snapshot([])) == ["CDS"]
+    wire.acknowledge(CLUSTER)
+    assert wire.pull(Snapshot([])) == []

@@ -206,3 +206,12 @@ def test_equal_sets_bear_equal_versions_whatever_stream_they_are_sent_on() -> No
     assert isinstance(other, DiscoveryResponse)
     assert one.nonce != other.nonce
     assert one.version_info == other.version_info != ""
+
+
+def test_a_client_that_asks_for_everything_hears_that_there_is_nothing() -> None:
+    """It may hold what it had from before; and it waits for an answer."""
+    wire = Wire(incremental=False)
+    wire.ask(CLUSTER)
+    assert wire.pull(Snapshot([])) == ["CDS"]
+    wire.ask(CLUSTER)
+    assert wire.pull(Snapshot([])) == []
