@@ -96,7 +96,7 @@ def engines(folder: Path, *profiles: str, options: Sequence[str] = ()) -> Iterat
     processes = [start_engine(folder, port, profile, options) for port, profile in zip(ports, profiles, strict=True)]
     try:
         for port in ports:
-            until(functools.partial(_healthy, f"http://127.0.0.1:{port}/health"), 20, f"engine {port} is up")
+            until(functools.partial(_healthy, f"http://127.0.0.1:{port}/health"), 60, f"engine {port} is up")
         yield ports
     finally:
         for process in processes:

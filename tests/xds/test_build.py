@@ -1,3 +1,5 @@
+import pytest
+
 from tests.xds.fleets import config, pool
 from tidegate.config import Config
 from xds.build import snapshot
@@ -36,11 +38,17 @@ def test_equal_configurations_are_built_to_equal_bytes() -> None:
     assert resources(config("a", "b")) is resources(config("a", "b"))
 
 
-def test_another_limit_changes_the_listener_and_the_routes_alone() -> None:
-    before = {(one.type_url, one.name): one.version for one in resources(config("a"))}
-    other = config("a", limits={"idle_timeout_seconds": 500.0})
-    changed = {key for key, version in _versions(other).items() if before[key] != version}
-    assert {type_url for type_url, _ in changed} == {LISTENER, ROUTE}
+@pytest.mark.parametrize(
+    ("limit", "changed"),
+    [
+        ("max_body_bytes", {(LISTENER, "inference")}),
+        ("idle_timeout_seconds", {(LISTENER, "inference"), (ROUTE, "inference"), (CLUSTER, "a")}),
+    ],
+)
+def test_another_limit_changes_what_it_is_about_alone(limit: str, changed: set[tuple[str, str]]) -> None:
+    before = _versions(config("a"))
+    after = _versions(config("a", limits={limit: 2000}))
+    assert {key for key, version in after.items() if before[key] != version} == changed
 
 
 def _versions(of: Config) -> dict[tuple[str, str], str]:

@@ -17,7 +17,7 @@ from tidegate.telemetry.log import event
 
 logger = logging.getLogger("tidegate.up")
 
-READY_SECONDS = 30.0
+READY_SECONDS = 60.0
 """How long each part may take to become ready before the start is given up."""
 
 POLL_SECONDS = 0.05
