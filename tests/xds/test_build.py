@@ -41,7 +41,7 @@ def test_equal_configurations_are_built_to_equal_bytes() -> None:
 @pytest.mark.parametrize(
     ("limit", "changed"),
     [
-        ("max_body_bytes", {(LISTENER, "inference")}),
+        ("max_body_bytes", {(LISTENER, "inference"), (ROUTE, "inference")}),
         ("idle_timeout_seconds", {(LISTENER, "inference"), (ROUTE, "inference"), (CLUSTER, "a")}),
     ],
 )
