@@ -4,6 +4,7 @@ import enum
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Self
 
 import msgspec
 
@@ -87,6 +88,14 @@ class ApiError(Exception):
         self.code = code
         self.headers = headers
         self.extra = extra
+
+    def kept(self) -> Self:
+        """Return it without where it came from.
+
+        Whoever keeps an error that passed through one of its own methods is in its traceback, and would be kept by it,
+        with the body of the request, until the garbage collector comes.
+        """
+        return self.with_traceback(None)
 
     def body(self, shape: Shape = Shape.OPENAI) -> bytes:
         """Return the JSON body of the response."""

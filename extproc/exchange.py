@@ -292,7 +292,7 @@ class _Visit:
             self._rewritten = codec.Rewritten(body, with_length, withhold=pool in catalogue.reading)
 
     def _refused(self, error: ApiError) -> Event:
-        self._error = error
+        self._error = error.kept()
         known = self._known.get
         self._desk.refused(known("api", ""), known("model", ""), known("pool", ""), error.status, error.reason)
         return Event.REFUSED

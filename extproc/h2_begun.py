@@ -30,7 +30,12 @@ class Begun(Coroutine[Any, Any, None]):
     def throw(self, *fault: Any) -> Any:
         """Raise ``fault`` where the coroutine waits."""
         self._first = ()
-        return self._coroutine.throw(*fault)
+        try:
+            return self._coroutine.throw(*fault)
+        finally:
+            # Its traceback has this frame in it. The two would keep each other, and all that the coroutine held, until
+            # the collector comes.
+            del fault
 
     def close(self) -> None:
         """End the coroutine where it waits."""

@@ -207,7 +207,7 @@ class PickerRequest:
         return Event.DECIDED
 
     def _refused(self, error: ApiError) -> Event:
-        self._error = error
+        self._error = error.kept()
         api = "" if self._api is None else self._api.name
         self._desk.refused(api, self._model, self._pool, error.status, error.reason)
         return Event.REFUSED
