@@ -233,24 +233,6 @@ def test_who_would_wait_for_too_long_is_refused_now_and_told_when_to_come_again(
     assert 2 <= hurried.retry_seconds <= 5, "then the queue is down to two seconds"
 
 
-@pytest.mark.parametrize("bounds", [Bounds(requests=40), Bounds(tokens=40 * 110), Bounds(tenant_requests=40)])
-def test_who_finds_the_queue_full_is_not_told_to_come_again_before_what_waits_has_gone(bounds: Bounds) -> None:
-    pool = Pool(settings=QueueSettings(bounds=bounds))
-    now = steady(pool, 20.0)
-    outcomes = [pool.ask(now=now, priority=-1) for _ in range(50)]
-    refused = [one for one in outcomes if isinstance(one, Turnaway)]
-    pool.ask(now=now, priority=1)
-    pool.poll(now)
-    shed = [over.outcome for over in pool.over.values() if isinstance(over.outcome, Turnaway)]
-    assert len(refused) == 10
-    assert len(shed) == (bounds.tenant_requests != 40)
-    for one in (*refused, *shed):
-        assert one.why in {Why.FULL, Why.TENANT_FULL, Why.SHED}
-        # Ten leave a second.
-        assert one.estimate == pytest.approx(4.0, rel=0.2)
-        assert one.retry_seconds == math.ceil(one.estimate or 0.0)
-
-
 def test_what_the_rate_should_be_is_no_reason_to_turn_anybody_away() -> None:
     pool = Pool(settings=QueueSettings(max_wait_seconds=0.5))
     pool.fill(2)
