@@ -68,3 +68,10 @@ def test_an_endpoint_may_run_on_some_of_its_nodes_gpus() -> None:
 def test_how_vram_is_judged_is_one_of_four_words() -> None:
     (line,) = faults(changed("pools.0.vram.judged", "strictly"))
     assert line == "pools[0].vram.judged: expected one of 'auto', 'growth', 'headroom' or 'ignore', not 'strictly'"
+
+
+def test_an_endpoint_runs_on_each_of_its_gpus_once() -> None:
+    one, other = (f"GPU-{number:08x}-0000-0000-0000-000000000000" for number in (1, 2))
+    (line,) = faults(changed("pools.0.endpoints.0.gpus", [one, other, one]))
+    assert line == f"pools[0].endpoints[0].gpus: expected each GPU once, not '{one}' again"
+    assert parsed(changed("pools.0.endpoints.0.gpus", [one, other]))

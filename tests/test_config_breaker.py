@@ -33,3 +33,8 @@ def test_a_bad_value_is_one_line(key: str, value: Any, said: str) -> None:
     (line,) = faults(changed(f"pools.0.breaker.{key}", value))
     assert line.startswith(f"pools[0].breaker.{key}: ")
     assert said in line
+
+
+def test_a_breaker_does_not_begin_above_the_most_that_it_grows_to() -> None:
+    (line,) = faults(changed("pools.0.breaker.open_seconds", 61))
+    assert line == "pools[0].breaker: expected max_open_seconds of at least open_seconds"

@@ -46,3 +46,9 @@ def test_what_nothing_can_be_judged_by_is_refused(key: str, value: Any) -> None:
 def test_a_hold_does_not_begin_above_the_most_that_it_grows_to() -> None:
     (line,) = faults(changed("health.max_hold_seconds", 1))
     assert line == "health: expected max_hold_seconds of at least hold_seconds"
+
+
+@pytest.mark.parametrize("where", ["health", "pools.0.health"])
+def test_what_would_be_ejected_gets_no_more_than_what_is_merely_degraded(where: str) -> None:
+    (line,) = faults(changed(where, {"least_share": 0.3, "degraded_share": 0.2}))
+    assert line == f"{where.replace('.0', '[0]')}: expected degraded_share of at least least_share"

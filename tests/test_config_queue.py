@@ -1,5 +1,6 @@
 import pytest
 
+from tests.configurations import changed, faults, parsed
 from tidegate.config_queue import Queue, longest_wait
 from tidegate.scheduling.queue import UNBOUNDED, Bounds
 
@@ -41,3 +42,10 @@ def test_everything_that_is_set_arrives() -> None:
     assert settings.bounds == Bounds(10, 20, 2048, 4, 5)
     assert (settings.max_wait_seconds, settings.batch_max_wait_seconds, settings.ageing_seconds) == (6.0, 7.0, 8.0)
     assert (settings.batch_share, settings.max_running, settings.weights) == (0.5, 9, (("acme", 2.0),))
+
+
+@pytest.mark.parametrize(("key", "most"), [("max_requests", 1_000), ("max_tokens", 50_000_000)])
+def test_one_tenant_is_not_promised_more_than_there_is_for_all(key: str, most: int) -> None:
+    (line,) = faults(changed("pools.0.queue", {f"{key}_per_tenant": most + 1}))
+    assert line == f"pools[0].queue: expected {key}_per_tenant of at most {key}, {most}, not {most + 1}"
+    assert parsed(changed("pools.0.queue", {f"{key}_per_tenant": most + 1, key: most + 1}))

@@ -38,8 +38,14 @@ def test_a_split_leads_to_several_pools_of_which_the_largest_stands_for_it() -> 
 @pytest.mark.parametrize("sticky", ["session", "tenant"])
 def test_requests_may_stay_by_session_or_by_tenant(sticky: str) -> None:
     data = config(split=[{"pool": "a"}, {"pool": "b"}], sticky={"by": sticky})
+    data["tenants"] = [{"name": "alice"}]
     assert not renames(parsed(data).routes)
     assert traffic(parsed(data).routes)[0].split == Split((Side("a", 1), Side("b", 1)), sticky)
+
+
+def test_nobody_stays_by_a_tenant_where_there_are_none() -> None:
+    (line,) = faults(config(split=[{"pool": "a"}, {"pool": "b"}], sticky={"by": "tenant"}))
+    assert line == "routes[0].sticky.by: expected session or a header, or tenants, of which there are none"
 
 
 def test_a_rollout_is_a_plan_in_shares_and_seconds() -> None:

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 
 from tidegate import addresses, config_tenants, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
-from tidegate.config_agents import Agents, GpuUuid, Node, Vram, unguarded
+from tidegate.config_agents import Agents, GpuUuids, Node, Vram, unguarded
 from tidegate.config_breaker import Breaker
 from tidegate.config_checks import DEFAULT_CHECKS, Check, unasked
 from tidegate.config_control import Control, nowhere
@@ -29,7 +29,7 @@ from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
 from tidegate.config_queue import Queue
 from tidegate.config_readiness import Readiness, unshown
 from tidegate.config_redis import Redis
-from tidegate.config_routes import MAX_ROUTES, Route, senseless
+from tidegate.config_routes import MAX_ROUTES, Route, senseless, unknown_to_all
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
 from tidegate.config_tenants import Authentication, Key, Tenant, Tier
 from tidegate.config_values import (
@@ -71,9 +71,7 @@ class Endpoint(Section):
         description="The GPU host that it runs on, by the name that its agent reports as; by default the one that is "
         "named by its IP address.",
     )
-    gpus: tuple[GpuUuid, ...] = Field(
-        (), max_length=64, description="The UUIDs of the GPUs there that it runs on; empty: all of the node's."
-    )
+    gpus: GpuUuids = Field((), description="The UUIDs of the GPUs there that it runs on; empty: all of the node's.")
     drain: bool = Field(default=False, description="Whether it gets nothing new; what it has may finish.")
     kv_events_port: Port | None = Field(
         None, description="Where it publishes KV events, where that differs from its pool's `kv_events.port`."
@@ -226,7 +224,8 @@ class Config(Section):
     keys: tuple[Key, ...] = Field((), description="API keys.")
     redis: Redis | None = Field(
         None,
-        description="The Redis through which replicas share what tenants use; without it, each counts for itself.",
+        description="The Redis through which replicas share what tenants use, and tell each other what is in flight; "
+        "without it, each counts for itself.",
     )
     pools: tuple[Pool, ...] = Field(min_length=1, description="The fleet.")
     routes: tuple[Route, ...] = Field(
@@ -253,7 +252,7 @@ class Config(Section):
         faults += senseless(
             self.routes, self.pools, self.unknown_paths.pool, [pool.mirror.pool for pool in self.pools if pool.mirror]
         )
-        faults += misled(self.pools)
+        faults += [*unknown_to_all(self.routes, self.tenants), *misled(self.pools)]
         faults += misplaced(self.envoys, self.pools, self.routes, self.authentication.certificate is not None)
         faults += untold((pool.kv_events, pool.engine, pool.endpoints) for pool in self.pools)
         faults += unasked(pool.checks for pool in self.pools)

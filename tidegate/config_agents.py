@@ -27,8 +27,16 @@ def _gpu(uuid: str) -> str:
     return uuid
 
 
+def _each_once(uuids: tuple[str, ...]) -> tuple[str, ...]:
+    twice = [uuid for at, uuid in enumerate(uuids) if uuid in uuids[:at]]
+    if twice:
+        raise fault(f"expected each GPU once, not {shown(twice[0])} again")
+    return uuids
+
+
 Node = Annotated[str, AfterValidator(_node), Field(json_schema_extra={"pattern": NODE})]
 GpuUuid = Annotated[str, AfterValidator(_gpu), Field(json_schema_extra={"pattern": GPU})]
+GpuUuids = Annotated[tuple[GpuUuid, ...], Field(max_length=64), AfterValidator(_each_once)]
 
 
 class AgentsTls(ServerTls):

@@ -1,8 +1,9 @@
 """When an endpoint that fails its requests is left alone, as the configuration writes it."""
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tidegate.config_values import Seconds, Section
+from tidegate.faults import fault
 from tidegate.fleet.breaker import BreakerRules
 
 _RULES = BreakerRules()
@@ -39,6 +40,12 @@ class Breaker(Section):
         le=100,
         description="Requests in a row, one at a time, that it has to serve after that until it gets its share again.",
     )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Breaker":
+        if self.max_open_seconds < self.open_seconds:
+            raise fault("expected max_open_seconds of at least open_seconds")
+        return self
 
     @property
     def rules(self) -> BreakerRules | None:

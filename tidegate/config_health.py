@@ -70,6 +70,9 @@ class Health(Section):
     def _in_order(self) -> "Health":
         if self.max_hold_seconds < self.hold_seconds:
             raise fault("expected max_hold_seconds of at least hold_seconds")
+        if self.least_share > self.degraded_share:
+            # It is also the share of those that would be ejected, which are no better than the degraded.
+            raise fault("expected degraded_share of at least least_share")
         return self
 
     @property

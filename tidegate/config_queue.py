@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tidegate.config_values import Section
+from tidegate.faults import fault
 from tidegate.scheduling.line import QueueSettings
 from tidegate.scheduling.queue import UNBOUNDED, Bounds
 
@@ -65,6 +66,17 @@ class Queue(Section):
         description="The most requests in the batch of an endpoint that does not say so itself. Default: it is learned "
         "from what engines report.",
     )
+
+    @model_validator(mode="after")
+    def _within(self) -> "Queue":
+        wanted = (
+            ("max_requests", self.max_requests, self.max_requests_per_tenant),
+            ("max_tokens", self.max_tokens, self.max_tokens_per_tenant),
+        )
+        for key, most, of_one in wanted:
+            if of_one is not None and of_one > most:
+                raise fault(f"expected {key}_per_tenant of at most {key}, {most}, not {of_one}")
+        return self
 
     @property
     def longest_seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""The section of the configuration that says through which Redis replicas share their limits."""
+"""The section of the configuration that says through which Redis replicas share what they know."""
 
 import importlib.util
 import os
@@ -56,7 +56,7 @@ def _prefix(prefix: str) -> str:
 
 
 class Redis(Section):
-    """The Redis through which the replicas of this control plane share what tenants have used.
+    """The Redis through which the replicas of this control plane share what tenants have used and what is in flight.
 
     Without it each replica counts for itself.
     """

@@ -227,6 +227,13 @@ def senseless(
             yield f"pools[{at}].models: expected at least 1 in the list, or a route to the pool"
 
 
+def unknown_to_all(routes: Sequence[Route], tenants: Collection[object]) -> Iterator[str]:
+    """Yield a line for each of ``routes`` whose requests are to stay by tenant, where there are no ``tenants``."""
+    for at, route in enumerate(routes):
+        if route.sticky is not None and route.sticky.by == "tenant" and not tenants:
+            yield f"routes[{at}].sticky.by: expected session or a header, or tenants, of which there are none"
+
+
 def _leading(at: int, route: Route, serving: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield what is wrong with where it leads."""
     if (route.pool is None) == (not route.split):
