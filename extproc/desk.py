@@ -1,7 +1,7 @@
 """What the request path asks of the rest of the program; the composition root provides it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from extproc.body import ParsedBody
 from extproc.intake import Intake
@@ -14,6 +14,8 @@ from tidegate.scheduling.routes import Routes
 from tidegate.tokens.count import TokenCount
 from tidegate.tokens.prefix import Prefix
 from tidegate.tokens.prompt import Prompt
+
+NO_OBJECTIVES: Final[Mapping[str, int]] = {}
 
 
 def _nothing(_: str) -> bool:
@@ -33,6 +35,7 @@ class Catalogue(NamedTuple):
         sessions: by what sessions are known.
         routes: what goes to a pool whatever the models' patterns say; ``None`` where there is nothing of the kind.
         fingerprints: whether requests are to be known again.
+        objectives: the priorities that requests may ask for, by name.
     """
 
     models: Sequence[str] = ()
@@ -44,6 +47,7 @@ class Catalogue(NamedTuple):
     sessions: SessionKeys = SessionKeys()
     routes: Routes | None = None
     fingerprints: bool = False
+    objectives: Mapping[str, int] = NO_OBJECTIVES
 
 
 class Gate(Protocol):

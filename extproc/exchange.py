@@ -237,7 +237,7 @@ class _Visit:
         if self._passage is not None:
             await self._passage.enter(self._request)
         outcome: Decision | Refusal | Turnaway | Wait
-        if waiting.is_batch(stream.headers, self._passage):
+        if waiting.is_batch(stream.headers, self._passage, self._desk.catalogue().objectives):
             outcome = self._queue(stream, self._request, refused=False)
         else:
             outcome = self._desk.decide(self._request)
@@ -257,7 +257,8 @@ class _Visit:
         if (room := self._desk.waiting_room) is None:
             return self._desk.decide(request)
         until = None if self._timeout is None else self._deadline
-        asker = waiting.asker(stream.headers, self._passage, len(stream.body), until)
+        named = self._desk.catalogue().objectives
+        asker = waiting.asker(stream.headers, self._passage, len(stream.body), until, named)
         return room.wait(request, asker) if refused else room.ask(request, asker)
 
     def _not_decided(self, outcome: Refusal | Turnaway | Wait) -> Event:

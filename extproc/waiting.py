@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from extproc.desk import NO_OBJECTIVES
 from extproc.errors import SERVICE_UNAVAILABLE, ApiError, wrong_value
 from extproc.passage import Passage
 from tidegate.scheduling.line import BATCH_BELOW, Asker, Turnaway, Why
@@ -11,9 +12,13 @@ from tidegate.scheduling.line import BATCH_BELOW, Asker, Turnaway, Why
 HEADER: Final = "x-request-priority"
 """By which a client takes a lower priority than its tier gives it; below 0 it is batch work."""
 
+OBJECTIVE: Final = "x-tidegate-objective"
+"""In which Envoy tells by what name a request asks for its priority (see ``xds.edge_headers``)."""
+
 WAITED: Final = "x-tidegate-queue-seconds"
 ESTIMATED: Final = "x-tidegate-queue-estimate-seconds"
 """The headers of an answer that was waited for: for how long, and for how long it was expected to be."""
+
 
 LOWEST, HIGHEST = -100, 100
 
@@ -27,12 +32,22 @@ _SAID: Final[Mapping[Why, tuple[int, str]]] = {
 }
 
 
-def is_batch(headers: Mapping[str, str], passage: Passage | None) -> bool:
-    """Return whether a request may be batch work, by its ``headers`` or by who sent it."""
-    return HEADER in headers or (passage is not None and passage.caller.priority < BATCH_BELOW)
+def is_batch(
+    headers: Mapping[str, str], passage: Passage | None, objectives: Mapping[str, int] = NO_OBJECTIVES
+) -> bool:
+    """Return whether a request may be batch work, by its ``headers``, by its objective or by who sent it."""
+    if HEADER in headers or (passage is not None and passage.caller.priority < BATCH_BELOW):
+        return True
+    return bool(objectives) and objectives.get(headers.get(OBJECTIVE, ""), BATCH_BELOW) < BATCH_BELOW
 
 
-def asker(headers: Mapping[str, str], passage: Passage | None, body_bytes: int, until: float | None) -> Asker:
+def asker(
+    headers: Mapping[str, str],
+    passage: Passage | None,
+    body_bytes: int,
+    until: float | None,
+    objectives: Mapping[str, int] = NO_OBJECTIVES,
+) -> Asker:
     """Return who asks.
 
     Args:
@@ -40,11 +55,14 @@ def asker(headers: Mapping[str, str], passage: Passage | None, body_bytes: int, 
         passage: who asks; ``None`` where nobody wants to know.
         body_bytes: how large the body is.
         until: when the client stops waiting, by the event loop's clock; ``None`` where it does not say.
+        objectives: the priorities that may be asked for by name. A tenant's requests never have more than its tier's.
 
     Raises:
         ApiError: 400, the priority is none.
     """
     tenant, highest = ("", 0) if passage is None else (passage.caller.tenant, passage.caller.priority)
+    if objectives and (named := objectives.get(headers.get(OBJECTIVE, ""))) is not None:
+        highest = named if passage is None else min(highest, named)
     priority = min(highest, _priority(headers.get(HEADER), highest))
     return Asker(tenant, priority, body_bytes, math.inf if until is None else until)
 

@@ -107,6 +107,7 @@ EVERY_KEY: dict[str, Any] = {
     "tiers": [],
     "tenants": [],
     "keys": [],
+    "objectives": [{"name": "batch", "priority": -10}],
     "redis": {
         "url": "redis://10.0.0.5:6380/1",
         "username": "tidegate",

@@ -25,6 +25,7 @@ from tidegate.config_kv_events import KvEvents, untold
 from tidegate.config_limits import Limits
 from tidegate.config_mirror import Mirror, misled
 from tidegate.config_objective import Objective
+from tidegate.config_objectives import MAX_OBJECTIVES, RequestObjective, twice
 from tidegate.config_placement import MAX_LANES, Lane, Session, misplaced_lanes
 from tidegate.config_queue import Queue
 from tidegate.config_readiness import Readiness, unshown
@@ -222,6 +223,9 @@ class Config(Section):
         (), description="Who may ask; without any, everybody may, and as much as wanted."
     )
     keys: tuple[Key, ...] = Field((), description="API keys.")
+    objectives: tuple[RequestObjective, ...] = Field(
+        (), max_length=MAX_OBJECTIVES, description="Priorities that requests ask for by name."
+    )
     redis: Redis | None = Field(
         None,
         description="The Redis through which replicas share what tenants use, and tell each other what is in flight; "
@@ -252,7 +256,7 @@ class Config(Section):
         faults += senseless(
             self.routes, self.pools, self.unknown_paths.pool, [pool.mirror.pool for pool in self.pools if pool.mirror]
         )
-        faults += [*unknown_to_all(self.routes, self.tenants), *misled(self.pools)]
+        faults += [*unknown_to_all(self.routes, self.tenants), *misled(self.pools), *twice(self.objectives)]
         faults += misplaced(self.envoys, self.pools, self.routes, self.authentication.certificate is not None)
         faults += untold((pool.kv_events, pool.engine, pool.endpoints) for pool in self.pools)
         faults += unasked(pool.checks for pool in self.pools)

@@ -12,7 +12,7 @@ from envoy_data_plane.google.protobuf import Any
 
 from tidegate.config import Config
 from tidegate.config_routes import header_names
-from xds import credentials
+from xds import credentials, edge_headers
 
 ATTRIBUTES = (
     "request.method",
@@ -52,6 +52,9 @@ CHANGES_HEADERS = "x-request-timeout"
 PRIORITY_HEADER = "x-request-priority"
 """The request header that says what a request is worth to its client; few have it, so it is none of the attributes."""
 
+OBJECTIVE_HEADER = edge_headers.OBJECTIVE
+"""Likewise by name, where there are objectives."""
+
 
 _SEND, _SKIP = ext_proc.ProcessingModeHeaderSendMode.SEND, ext_proc.ProcessingModeHeaderSendMode.SKIP
 
@@ -88,9 +91,9 @@ def in_one_alone(config: Config) -> list[route.HeaderMatcher]:
     Where there are tenants, a long body is nobody's until its headers were looked at: it is not taken from strangers.
     """
     length = matcher.StringMatcher(safe_regex=matcher.RegexMatcher(regex=SHORT if config.tenants else ANY_LENGTH))
+    named = (CHANGES_HEADERS, PRIORITY_HEADER, *((OBJECTIVE_HEADER,) if config.objectives else ()))
     return [
         route.HeaderMatcher(name=":method", string_match=matcher.StringMatcher(exact="POST")),
         route.HeaderMatcher(name="content-length", string_match=length),
-        route.HeaderMatcher(name=CHANGES_HEADERS, present_match=False),
-        route.HeaderMatcher(name=PRIORITY_HEADER, present_match=False),
+        *(route.HeaderMatcher(name=name, present_match=False) for name in named),
     ]

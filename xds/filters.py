@@ -19,7 +19,7 @@ from tidegate.config_routes import renames
 from xds import fail_open, fuse, identity, queues
 from xds.access_log import attempts_log
 from xds.answer_filters import answer_filter
-from xds.exchanges import CHANGES_HEADERS, PRIORITY_HEADER, also_read, attributes, processing_mode
+from xds.exchanges import CHANGES_HEADERS, OBJECTIVE_HEADER, PRIORITY_HEADER, also_read, attributes, processing_mode
 from xds.messages import grpc_service, seconds
 from xds.names import (
     BUFFER_FILTER,
@@ -35,7 +35,7 @@ from xds.routes import other_hosts
 
 READ_BY_A_DECISION = (
     *(":method", ":path", "content-type", "content-encoding", "content-length", "x-request-id"),
-    *("x-session-id", "anthropic-version", CHANGES_HEADERS, PRIORITY_HEADER),
+    *("x-session-id", "anthropic-version", CHANGES_HEADERS, PRIORITY_HEADER, OBJECTIVE_HEADER),
 )
 """The headers that ext_proc is always sent. What no decision reads does not leave Envoy; credentials do where there
 are tenants, who show them to a decision."""

@@ -18,6 +18,8 @@ from tests.ports import free_port
 PODS = "/api/v1/namespaces/ml/pods"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/ml/endpointslices"
 POOLS = "/apis/inference.networking.k8s.io/v1/namespaces/ml/inferencepools"
+OBJECTIVES = "/apis/inference.networking.x-k8s.io/v1alpha2/namespaces/ml/inferenceobjectives"
+REWRITES = "/apis/inference.networking.x-k8s.io/v1alpha2/namespaces/ml/inferencemodelrewrites"
 
 _uids = itertools.count(1)
 
@@ -52,12 +54,19 @@ def inference_pool(name: str, labels: dict[str, str], *ports: int) -> dict[str, 
     return {"metadata": meta(name), "spec": {**spec, "endpointPickerRef": {"name": "epp", "port": {"number": 9002}}}}
 
 
+def of_pool(name: str, pool: str, **spec: Any) -> dict[str, Any]:
+    """Return an objective or a rewrite of ``pool``."""
+    ref = {"group": "inference.networking.k8s.io", "name": pool}
+    return {"metadata": meta(name, creationTimestamp="2026-11-01T00:00:00Z"), "spec": {"poolRef": ref, **spec}}
+
+
 class KubernetesApi:
     """Attributes.
 
     objects: what there is, by path and name.
     status: the HTTP status of all answers.
     silent: open watches hear nothing any more.
+    forbidden: paths that are answered with 403.
     token: the token without which 401 is answered; empty for none.
     lists: lists so far.
     watches: the resource versions that watches began with.
@@ -71,6 +80,7 @@ class KubernetesApi:
         self.compacted = 0
         self.status = 200
         self.silent = False
+        self.forbidden: set[str] = set()
         self.token = ""
         self.lists = 0
         self.watches: list[int] = []
@@ -133,6 +143,8 @@ class KubernetesApi:
             return web.Response(status=401)
         if self.status != 200:
             return web.Response(status=self.status)
+        if path in self.forbidden:
+            return web.Response(status=403)
         collection, _, name = path.rpartition("/")
         if collection in self.objects:
             one = self.objects[collection].get(name)
@@ -144,7 +156,7 @@ class KubernetesApi:
         return self._list(path, query.get("labelSelector", ""), int(query["limit"]), query.get("continue", ""))
 
     def _list(self, path: str, selector: str, limit: int, after: str) -> web.Response:
-        self.lists += not after
+        self.lists += not after and path not in {OBJECTIVES, REWRITES}
         items = [one for one in self.objects[path].values() if _matches(one, selector)]
         begin = int(after or 0)
         end = begin + min(limit, self.page)

@@ -12,11 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.discovery.kubernetes_api import PODS, POOLS, SLICES, KubernetesApi, endpoint_slice, inference_pool, pod
+from tests.discovery.kubernetes_api import (
+    OBJECTIVES,
+    PODS,
+    POOLS,
+    REWRITES,
+    SLICES,
+    KubernetesApi,
+    endpoint_slice,
+    inference_pool,
+    of_pool,
+    pod,
+)
 from tests.discovery.told import Told, telling
 from tidegate.config_discovery import KubernetesSource
 from tidegate.discovery import kubernetes
-from tidegate.discovery.contract import Backoff
+from tidegate.discovery.contract import Backoff, Rewrite, Steered, Steering
 from tidegate.discovery.kubernetes import Kubernetes
 from tidegate.discovery.kubernetes_objects import Table, pods, slices
 
@@ -244,6 +255,43 @@ async def test_a_port_that_a_slice_does_not_have_is_not_used(api: KubernetesApi)
     async with telling(source(api, service="vllm", port=9000)) as told:
         await told.until(lambda: told.passes > 0)
         assert told.addresses == set()
+
+
+def steered(told: Told) -> list[Steered]:
+    return [news for news in told.news if isinstance(news, Steered)]
+
+
+async def test_what_is_said_of_requests_to_an_inference_pool_is_read_again_and_again(
+    api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes, "SHAPE_SECONDS", 0.05)
+    api.objects.update({OBJECTIVES: {}, REWRITES: {}})
+    api.put(POOLS, inference_pool("llama", {"app": "vllm"}, 8000))
+    api.put(OBJECTIVES, of_pool("batch", "llama", priority=-5), of_pool("other", "qwen", priority=9))
+    async with telling(source(api, inference_pool="llama")) as told:
+        await told.until(lambda: told.passes > 0)
+        assert isinstance(told.news[0], Steered), "before the endpoints: nothing is decided without it"
+        assert told.news[0].steering == Steering((("batch", -5),))
+        rule = {"matches": [{"model": {"value": "food"}}], "targets": [{"modelRewrite": "drink"}]}
+        api.put(REWRITES, of_pool("alias", "llama", rules=[rule]))
+        rewrite = Rewrite("alias", ("food",), (("drink", 1.0),))
+        await told.until(lambda: steered(told)[-1].steering == Steering((("batch", -5),), (rewrite,)))
+        # Who may not read them has endpoints all the same.
+        api.forbidden.add(OBJECTIVES)
+        await told.until(lambda: steered(told)[-1] == Steered(None, "HTTP 403"))
+        api.put(PODS, pod("a", "10.0.0.1"))
+        await told.until(lambda: told.addresses == {"10.0.0.1:8000"})
+        assert told.failures == []
+
+
+async def test_where_the_resources_are_not_installed_nothing_is_said(api: KubernetesApi) -> None:
+    api.put(POOLS, inference_pool("llama", {"app": "vllm"}, 8000))
+    async with telling(source(api, inference_pool="llama")) as told:
+        await told.until(lambda: told.passes > 0)
+        assert steered(told) == [Steered(Steering())]
+    async with telling(source(api, selector="app=vllm", port=8000)) as told:
+        await told.until(lambda: told.passes > 0)
+        assert steered(told) == []
 
 
 async def test_an_inference_pool_chooses_pods_and_ports_and_may_change_its_mind(api: KubernetesApi) -> None:

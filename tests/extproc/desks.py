@@ -49,6 +49,7 @@ class FakeDesk:
         self.sessions = SessionKeys()
         self.told_prefixes = Untold()
         self.routes: Routes | None = None
+        self.objectives: dict[str, int] = {}
 
     def follow(self, *routes: Route) -> None:
         """Have ``routes`` from now on."""
@@ -63,6 +64,7 @@ class FakeDesk:
             self.reading,
             sessions=self.sessions,
             routes=self.routes,
+            objectives=self.objectives,
         )
 
     def new_id(self, request_id: str) -> str:

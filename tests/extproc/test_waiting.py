@@ -3,6 +3,8 @@
 import asyncio
 import json
 from contextlib import aclosing
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,11 +13,12 @@ from hypothesis import strategies as st
 from extproc.desk import Wait
 from extproc.errors import ApiError
 from extproc.exchange import PATIENCE_SECONDS, exchange
-from extproc.waiting import ESTIMATED, HEADER, WAITED, asker, turned_away
+from extproc.waiting import ESTIMATED, HEADER, OBJECTIVE, WAITED, asker, is_batch, turned_away
 from tests.extproc.desks import ADDRESSES, FakeDesk
 from tests.extproc.envoy_model import HELLO, POST, Envoy, Result, ask, feed
 from tests.extproc.test_passage import WITH_KEY, FakeGate
 from tidegate.fleet.ledger import Reservation
+from tidegate.scheduling.caller import Caller
 from tidegate.scheduling.dispatch import Decision, Refusal, RefusalReason
 from tidegate.scheduling.line import Asker, Turnaway, Why
 from tidegate.scheduling.request import InferenceRequest
@@ -216,3 +219,44 @@ def test_whatever_a_client_writes_its_priority_is_within_bounds(text: str) -> No
 def test_an_unknown_wait_is_told_as_unknown() -> None:
     error = json.loads(turned_away(turnaway(Why.FULL, None)).body())["error"]
     assert error["estimated_wait_seconds"] is None
+
+
+OBJECTIVES = {"batch": -10, "urgent": 50}
+
+
+@pytest.mark.parametrize(
+    ("headers", "tier", "priority"),
+    [
+        ({OBJECTIVE: "batch"}, None, -10),
+        ({OBJECTIVE: "urgent"}, None, 50),
+        ({OBJECTIVE: "nobody-knows"}, None, 0),
+        ({}, None, 0),
+        ({OBJECTIVE: "urgent"}, 5, 5),
+        ({OBJECTIVE: "batch"}, 5, -10),
+        ({OBJECTIVE: "nobody-knows"}, 5, 5),
+        ({OBJECTIVE: "urgent", HEADER: "7"}, None, 7),
+        ({OBJECTIVE: "batch", HEADER: "7"}, None, -10),
+    ],
+)
+def test_an_objective_is_a_priority_by_name_and_never_more_than_the_tiers(
+    headers: dict[str, str], tier: int | None, priority: int
+) -> None:
+    passage: Any = None if tier is None else SimpleNamespace(caller=Caller("t", tier))
+    assert asker(headers, passage, 1, None, OBJECTIVES).priority == priority
+    assert is_batch(headers, passage, OBJECTIVES) is (HEADER in headers or priority < 0)
+
+
+def test_without_objectives_their_header_means_nothing() -> None:
+    assert asker({OBJECTIVE: "batch"}, None, 1, None).priority == 0
+    assert not is_batch({OBJECTIVE: "batch"}, None)
+
+
+@pytest.mark.parametrize(("objective", "refused", "priority"), [("batch", 0, -10), ("urgent", 1, 50)])
+async def test_a_request_waits_with_the_priority_of_its_objective(objective: str, refused: int, priority: int) -> None:
+    desk = FullDesk()
+    desk.objectives = OBJECTIVES
+    running = await asked(desk, {**POST, OBJECTIVE: objective})
+    desk.waits[0].go()
+    assert (await running).kind == "routed"
+    assert [who.priority for who in desk.askers] == [priority]
+    assert len(desk.requests) == refused, "batch work asks for no room past the queue"

@@ -20,7 +20,14 @@ def test_what_a_decision_reads_is_sent_in_either_kind_of_exchange() -> None:
     assert tuple(codec.ATTRIBUTES) == exchanges.ATTRIBUTES
     assert exchanges.CHANGES_HEADERS == deadline.HEADER
     assert exchanges.PRIORITY_HEADER == waiting.HEADER
-    sent = {*codec.ATTRIBUTES.values(), exchanges.CHANGES_HEADERS, exchanges.PRIORITY_HEADER, "content-length"}
+    assert exchanges.OBJECTIVE_HEADER == waiting.OBJECTIVE
+    sent = {
+        *codec.ATTRIBUTES.values(),
+        exchanges.CHANGES_HEADERS,
+        exchanges.PRIORITY_HEADER,
+        exchanges.OBJECTIVE_HEADER,
+        "content-length",
+    }
     assert sent == set(filters.READ_BY_A_DECISION)
 
 

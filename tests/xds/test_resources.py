@@ -27,6 +27,7 @@ from tests.configurations import parsed
 from tests.xds.fleets import config
 from tidegate.config import Config
 from tidegate.config_control import Control
+from tidegate.config_objectives import RequestObjective
 from xds import queues
 from xds.clusters import HTTP_OPTIONS
 from xds.local_replies import REPLIES
@@ -86,6 +87,9 @@ def test_a_request_whose_body_is_announced_is_asked_about_in_one_exchange() -> N
     *_, whole, other = routes(config("a"))
     names = [matcher.name for matcher in whole.match.headers]
     assert names == [":method", "content-length", "x-request-timeout", "x-request-priority"]
+    objectives = config("a").model_copy(update={"objectives": (RequestObjective(name="batch", priority=-1),)})
+    *_, named, _ = routes(objectives)
+    assert [matcher.name for matcher in named.match.headers] == [*names, "x-tidegate-objective"]
     setting = ExtProcPerRoute.parse(whole.typed_per_filter_config["envoy.filters.http.ext_proc"].value)
     assert setting.overrides is not None
     mode = setting.overrides.processing_mode

@@ -57,7 +57,40 @@ class Failed(NamedTuple):
     reason: str
 
 
-News = Upserted | Removed | Reset | Failed
+class Rewrite(NamedTuple):
+    """Models that have another name in a pool.
+
+    Attributes:
+        name: what says so.
+        models: the names that are asked for; empty for all.
+        targets: the names by which the engines are asked instead, each with its share, in proportion to the others'.
+    """
+
+    name: str
+    models: tuple[str, ...]
+    targets: tuple[tuple[str, float], ...]
+
+
+class Steering(NamedTuple):
+    """What a source says of the requests to its endpoints.
+
+    Attributes:
+        objectives: the priorities that requests may have, by the names that they ask for them by.
+        rewrites: the first that fits counts.
+    """
+
+    objectives: tuple[tuple[str, int], ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
+
+
+class Steered(NamedTuple):
+    """What is said of requests now; ``None`` where that cannot be read, for a ``reason``: what was said goes on."""
+
+    steering: Steering | None
+    reason: str = ""
+
+
+News = Upserted | Removed | Reset | Failed | Steered
 Tell = Callable[[News], None]
 
 

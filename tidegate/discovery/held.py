@@ -10,7 +10,17 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from tidegate.discovery.contract import MAX_ENDPOINTS, MAX_REASON, Failed, Found, News, Removed, Reset, Upserted
+from tidegate.discovery.contract import (
+    MAX_ENDPOINTS,
+    MAX_REASON,
+    Failed,
+    Found,
+    News,
+    Removed,
+    Reset,
+    Steered,
+    Upserted,
+)
 
 
 class Rules(NamedTuple):
@@ -89,6 +99,8 @@ class Held:
                 self.errors += 1
                 self.reason = reason[:MAX_REASON] or "unknown"
                 return
+            case Steered():
+                return  # it is not about endpoints
             case Upserted(key, found):
                 # Whatever a source sends: what does not fit is not remembered.
                 if key in self._said or len(self._said) < MAX_ENDPOINTS:

@@ -13,8 +13,8 @@ import aiohttp
 import msgspec
 
 from tidegate.config_discovery import KubernetesSource
-from tidegate.discovery import http
-from tidegate.discovery.contract import Backoff, Tell, jittered, waited
+from tidegate.discovery import http, steering
+from tidegate.discovery.contract import Backoff, Steered, Tell, jittered, waited
 from tidegate.discovery.kubernetes_objects import Read, Shape, Stale, Table, inference_pool, pods, slices
 
 PAGE = 500
@@ -66,13 +66,14 @@ class Kubernetes:
             spaced = clock() + jittered(SPACING_SECONDS, self._rng)
             asked.clear()
             shape = await self._shape(session)
+            await self._steer(session, tell)
             path, selector, read = self._collection(shape)
             table = Table(read)
             items, version = await self._list(session, path, selector)
             tell(await asyncio.to_thread(table.listed, items, version))
             backoff.succeeded()
             watching = asyncio.create_task(self._watch(session, path, selector, version, table, tell))
-            asking = asyncio.create_task(self._in_doubt(session, shape, asked))
+            asking = asyncio.create_task(self._in_doubt(session, shape, asked, tell))
             try:
                 await asyncio.wait({watching, asking}, return_when=asyncio.FIRST_COMPLETED)
                 for task in (watching, asking):
@@ -84,13 +85,16 @@ class Kubernetes:
                 await asyncio.gather(watching, asking, return_exceptions=True)
             await asyncio.sleep(spaced - clock())
 
-    async def _in_doubt(self, session: aiohttp.ClientSession, shape: Shape | None, asked: asyncio.Event) -> None:
+    async def _in_doubt(
+        self, session: aiohttp.ClientSession, shape: Shape | None, asked: asyncio.Event, tell: Tell
+    ) -> None:
         """Return when a new list is asked for, or what is to be listed is another than ``shape``."""
         while True:
             if await waited(asked, jittered(SHAPE_SECONDS, self._rng)):
                 return
             if shape is not None and await self._shape(session) != shape:
                 return
+            await self._steer(session, tell)
 
     def _collection(self, shape: Shape | None) -> tuple[str, str, Read]:
         """Return the path of what is followed, the labels that choose from it, and what reads it."""
@@ -108,6 +112,31 @@ class Kubernetes:
         name = quote(self._settings.inference_pool, safe="")
         path = f"/apis/inference.networking.k8s.io/v1/namespaces/{self._namespace}/inferencepools/{name}"
         return inference_pool(await self._get(session, path, {}), self._settings.namespace)
+
+    async def _steer(self, session: aiohttp.ClientSession, tell: Tell) -> None:
+        """Tell what is said of requests to an InferencePool. That endpoints are found does not hang on it."""
+        pool, namespace = self._settings.inference_pool, self._settings.namespace
+        if pool is None:
+            return
+        said: dict[str, list[bytes]] = {steering.OBJECTIVES: [], steering.REWRITES: []}
+        try:
+            for group in steering.GROUPS:
+                for kind, objects in said.items():
+                    path = f"/apis/{group}/v1alpha2/namespaces/{self._namespace}/{kind}"
+                    objects.extend(await self._list_if_there(session, path))
+        except (aiohttp.ClientError, http.Refused, OSError, ValueError) as error:
+            tell(Steered(None, http.reason(error)))
+            return
+        tell(Steered(steering.steering(namespace, pool, *said.values())))
+
+    async def _list_if_there(self, session: aiohttp.ClientSession, path: str) -> list[bytes]:
+        """Return all objects of a kind; none where the API does not know the kind."""
+        try:
+            return (await self._list(session, path, ""))[0]
+        except http.Refused as error:
+            if error.status == 404:
+                return []
+            raise
 
     async def _list(self, session: aiohttp.ClientSession, path: str, selector: str) -> tuple[list[bytes], str]:
         """Return all objects, page by page, and their version. Without a version of ours: from the quorum."""

@@ -44,6 +44,7 @@ from tidegate.runtime.part import Surroundings
 from tidegate.runtime.publisher import Publisher
 from tidegate.runtime.reload import ConfigFile
 from tidegate.runtime.services import BindError
+from tidegate.runtime.steering import Steered
 from tidegate.runtime.tenants import Tenants
 from tidegate.runtime.workers.team import Team
 from tidegate.runtime.xds_clients import XdsClients
@@ -115,7 +116,10 @@ class ControlPlane:
         self._parts = (
             *parts.made(Surroundings(*known_to_all, self._tenants.shared)),
             shared_limits.keeping(self._tenants, config),
-            kept_endpoints.KeptEndpoints(self._discovered, config),
+            *(
+                kept_endpoints.KeptEndpoints(self._discovered, config),
+                Steered(self._discovered, self._watched.readjust),
+            ),
             XdsClients(self._discovery, self._metrics),
         )
         self._config = self._adjusted(config)

@@ -100,6 +100,7 @@ class Decider:
             _sessions(config.session),
             routes=traffic(config.routes),
             fingerprints=config.limits.quarantine_seconds > 0,
+            objectives={objective.name: objective.priority for objective in config.objectives},
         )
         if self._gatekeeper is not None:
             self._gatekeeper.configure(config)

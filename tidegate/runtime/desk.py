@@ -1,9 +1,9 @@
 """The desk at which ext_proc asks: counting, deciding, and taking back what was not delivered."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from extproc.desk import Catalogue, Gate, ToldPrefixes, WaitingRoom
+from extproc.desk import NO_OBJECTIVES, Catalogue, Gate, ToldPrefixes, WaitingRoom
 from extproc.intake import Intake
 from extproc.sessions import SessionKeys
 from extproc.transport import Outcome
@@ -76,11 +76,12 @@ class Desk:
         *,
         routes: Sequence[Route] = (),
         fingerprints: bool = False,
+        objectives: Mapping[str, int] = NO_OBJECTIVES,
     ) -> None:
         """Take over what ``pools`` serve, where patterns cannot be listed, and who takes ``unknown_paths``, if any.
 
         ``sessions`` says by what sessions are known. What ``routes`` lead anywhere by its model alone is served too.
-        ``fingerprints``: requests are to be known again.
+        ``fingerprints``: requests are to be known again. ``objectives``: the priorities that they may ask for by name.
         """
         pools = tuple(pools)
         aliases = [route.model for route in routes if route.model and not (route.path or route.api or route.headers)]
@@ -98,6 +99,7 @@ class Desk:
             sessions=sessions,
             routes=Routes(routes) if routes else None,
             fingerprints=fingerprints,
+            objectives=objectives,
         )
 
     def catalogue(self) -> Catalogue:

@@ -14,7 +14,7 @@ from tidegate.config import Config
 from tidegate.config_discovery import Discovery
 from tidegate.discovery import static
 from tidegate.discovery.allowed import allows
-from tidegate.discovery.contract import Backoff, Found, News, Reset, Source
+from tidegate.discovery.contract import Backoff, Found, News, Reset, Source, Steered, Steering
 from tidegate.discovery.held import Held, Rules, Stage
 from tidegate.discovery.sources import source
 from tidegate.fleet.events import PoolsDeclared
@@ -50,11 +50,17 @@ class _Followed:
     asked: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     asked_at: float = float("-inf")
     stage: Stage = Stage.WAITING
+    steering: Steering | None = None
+    unsteered: str = ""
     task: asyncio.Task[None] | None = None
 
 
 class Discovered:
-    """What the sources of all pools say, together with what the configuration lists."""
+    """What the sources of all pools say, together with what the configuration lists.
+
+    Attributes:
+        steered: called when ``steering`` would return something else.
+    """
 
     def __init__(
         self,
@@ -68,6 +74,7 @@ class Discovered:
         What is ``remembered`` of a pool's source of a kind, from before a restart, goes on until that source is read.
         """
         self._remembered = remembered
+        self.steered: Callable[[], None] = _nobody
         self._changed = changed
         self._clock = clock
         self._make = make
@@ -115,7 +122,7 @@ class Discovered:
                 _stop(before)
             rules = Rules(allows(settings.allow), settings.max_shrink, settings.hold_seconds, settings.lingers)
             known = before.held.endpoints if before else self._remembered.get((pool, settings.kind), ())
-            followed = _Followed(pool, settings, Held(rules, known))
+            followed = _Followed(pool, settings, Held(rules, known), steering=before.steering if before else None)
             self._followed[pool] = followed
             self._start(followed)
         self._look_whether_whole()
@@ -179,6 +186,10 @@ class Discovered:
         """Return by pool the kind of its source, and what is held to be true of that."""
         return {name: (one.settings.kind, one.held.endpoints) for name, one in self._followed.items()}
 
+    def steering(self) -> dict[str, Steering]:
+        """Return what sources say of the requests to their pools, by pool."""
+        return {name: one.steering for name, one in self._followed.items() if one.steering is not None}
+
     @property
     def is_whole(self) -> bool:
         """Whether that has come about."""
@@ -225,11 +236,25 @@ class Discovered:
     def _take(self, followed: _Followed, news: News) -> None:
         if self._followed.get(followed.pool) is not followed:
             return
+        if isinstance(news, Steered):
+            self._steer(followed, news)
+            return
         first = not followed.held.ready and isinstance(news, Reset)
         followed.held.take(news, self._clock())
         if first:
             self._settle()
         self._news.set()
+
+    def _steer(self, followed: _Followed, news: Steered) -> None:
+        if news.reason not in {"", followed.unsteered}:
+            what, level = "steering cannot be read", logging.WARNING
+            event(logger, what, level=level, pool=followed.pool, reason=news.reason)
+        followed.unsteered = news.reason
+        if news.steering is not None and news.steering != (followed.steering or Steering()):
+            followed.steering = news.steering
+            objectives, rewrites = map(len, news.steering)
+            event(logger, "steering read", pool=followed.pool, objectives=objectives, rewrites=rewrites)
+            self.steered()
 
     async def _settle_for_ever(self) -> None:
         took = 0.0
@@ -285,6 +310,10 @@ _WORDS = {
     Stage.FAILING: "source failing, what it said last goes on",
     Stage.HELD: "source says far less than before, which it has to confirm",
 }
+
+
+def _nobody() -> None:
+    """Tell nobody."""
 
 
 def _stop(followed: _Followed) -> None:
