@@ -38,7 +38,8 @@ class Limits(Section):
     idle_timeout_seconds: Seconds = Field(
         300.0,
         ge=0.001,
-        description="Silence on an answer after which Envoy ends it; must exceed the longest wait for a first token.",
+        description="Silence on an answer, or nothing but comments, after which Envoy ends it; must exceed the "
+        "longest wait for a first token.",
     )
     lease_seconds: Seconds = Field(
         45.0,

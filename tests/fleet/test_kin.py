@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fleet.declare import A, B, C, fleet_of, reservation, seen
+from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
+from tidegate.fleet.events import RequestEnded, RequestReserved
 from tidegate.fleet.gpu import prior
 from tidegate.fleet.kin import Kin, alike
 from tidegate.fleet.rates import TELLING, Rates, Scale
+from tidegate.fleet.state import Fleet
 
 PRIOR = prior("a100")
 
@@ -86,6 +90,15 @@ def test_of_two_kinds_a_new_one_is_taken_for_the_more_common() -> None:
     assert factor(new) == factor(slow[0])
 
 
+def test_of_many_it_is_reckoned_once_for_a_sixteenth_that_saw_something() -> None:
+    asked, *others = family(160)
+    teach(asked, 0.5, 9)
+    assert {factor(one) for one in (asked, *others)} == {1.0}
+    teach(asked, 0.5, 1)
+    (count,) = {factor(one) for one in (asked, *others)}
+    assert count < 0.7
+
+
 @given(
     st.lists(st.tuples(st.floats(-3, 3), st.integers(0, 40)), max_size=20),
 )
@@ -112,3 +125,19 @@ def test_who_was_seen_often_to_differ_is_not_made_equal(log: float, apart: float
     scales[0].restore((log, 0.1, 40.0))
     scales[1].restore((log + apart, 0.1, 40.0))
     assert alike(scales) == [pytest.approx(log), pytest.approx(log + apart)]
+
+
+def test_a_pool_learns_from_those_that_are_declared_alike_and_tells_its_replicas() -> None:
+    members = tuple(EndpointSpec(address, gpu=gpu) for address, gpu in ((A, ""), (B, ""), (C, "h100")))
+    fleet = fleet_of(PoolSpec("default", "vllm", ("*",), members))
+    before = {address: seen(fleet, address, 0.0).pace for address in (A, B, C)}
+    for number in range(10):
+        now = 10.0 * number
+        fleet.apply(RequestReserved(reservation(f"r{number}", prompt=2000, output=200, at=now)), now)
+        fleet.apply(RequestEnded(f"r{number}", output_tokens=200, ttft=2.0, duration=9.0), now + 9.0)
+    after = {address: seen(fleet, address, 200.0).pace for address in (A, B, C)}
+    assert after[A] == after[B] != before[A]
+    assert after[C] == before[C]
+    replica = Fleet(45.0)
+    replica.restore(fleet.image(), 200.0)
+    assert {address: seen(replica, address, 200.0).pace for address in (A, B, C)} == after

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
-from tidegate.fleet.kin import MAX_KIN, Kin
+from tidegate.fleet.kin import Kin
 from tidegate.fleet.member import Member, PoolState
 from tidegate.fleet.prefix_index import MAX_BLOCKS
 from tidegate.fleet.weighing import BREAKER
@@ -37,8 +37,8 @@ def declared(
         pool.members = tuple(found[endpoint.address] for endpoint in spec.endpoints)
     homes = {address: name for name, pool in after.items() for address in pool.places}
     for name, pool in after.items():
-        related(pool.members)
         pool.judged = tuple(member for member in pool.members if homes[member.spec.address] == name)
+        related(pool.judged)
     return after, found
 
 
@@ -49,8 +49,7 @@ def related(members: Iterable[Member]) -> None:
         spec = member.spec
         kin.setdefault((spec.gpu, spec.weight, spec.role, spec.models), []).append(member)
     for of_a_kind in kin.values():
-        for first in range(0, len(of_a_kind), MAX_KIN):
-            Kin([member.work.rates for member in of_a_kind[first : first + MAX_KIN]])
+        Kin([member.work.rates for member in of_a_kind])
 
 
 def _declare(member: Member, endpoint: EndpointSpec, spec: PoolSpec, pool: PoolState, now: float) -> None:

@@ -10,28 +10,35 @@ from collections.abc import Sequence
 
 from tidegate.fleet.rates import DECODE, PREFILL, TELLING, Rates, Scale
 
-MAX_KIN = 64
-"""Endpoints that learn from one another: what is learned of one is weighed against all of them, with each observation
-until it is known well. (64 of them take 75 microseconds.)"""
-
 DOUBT = 1.0
 """Standard errors that an endpoint is given before it counts as different."""
+
+ONE_IN = 16
+"""Many are gone through once for each sixteenth of them that saw something new: a few microseconds for each."""
 
 
 class Kin:
     """Endpoints of one pool that were declared alike."""
 
-    __slots__ = ("_members",)
+    __slots__ = ("_members", "_news")
 
     def __init__(self, members: Sequence[Rates]) -> None:
         """Have ``members`` be one another's kin from now on."""
         self._members = tuple(members)
+        self._news = 0
         for member in self._members:
-            member.join(self.settle)
+            member.join(self.hear)
         self.settle()
+
+    def hear(self) -> None:
+        """Take in that one of them saw something new."""
+        self._news += 1
+        if self._news * ONE_IN >= len(self._members):
+            self.settle()
 
     def settle(self) -> None:
         """Have count of each what can be told of it."""
+        self._news = 0
         prefill = alike([member.learned[PREFILL] for member in self._members])
         decode = alike([member.learned[DECODE] for member in self._members])
         for member, *factors in zip(self._members, prefill, decode, strict=True):

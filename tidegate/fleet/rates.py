@@ -168,7 +168,7 @@ class Rates:
             self.settle()
 
     def join(self, settle: Callable[[], None]) -> None:
-        """Have ``settle`` say from now on what counts of what is learned: it calls ``count`` for this one too."""
+        """Have ``settle``, told of news, say from now on what counts of what is learned: it calls ``count``."""
         self._settle = settle
 
     def count(self, prefill: float, decode: float) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import singledispatchmethod
 
 from tidegate.fleet.condition import METRICS, REACHED, SERVED, unreachable
-from tidegate.fleet.declaring import declared
+from tidegate.fleet.declaring import declared, related
 from tidegate.fleet.endpoint import PoolSpec
 from tidegate.fleet.events import (
     BlocksCleared,
@@ -91,6 +91,7 @@ class Fleet(Known):
             self.quarantine.hold(fingerprint, until)
         for pool in image.pools:
             self._pools[pool.spec.name].restore(pool)
+            related(self._pools[pool.spec.name].judged)
         for reservation in sorted(image.reservations, key=lambda one: one.reserved_at):
             self._work_on(reservation, reservation.reserved_at)
             self.ledger.reserve(reservation, now)
