@@ -126,6 +126,11 @@ def test_nesting_is_bounded() -> None:
         read(b"{a: " * 5000)
 
 
+def test_a_variable_is_the_text_that_it_looks_like() -> None:
+    """Nothing of the environment gets into a file that somebody else may write a part of."""
+    assert strict_yaml.read(b"a: ${HOME}\nb: $(id)") == {"a": "${HOME}", "b": "$(id)"}
+
+
 def test_a_yaml_bomb_is_not_lit() -> None:
     bomb = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*a, *a]\n" for n in range(30))
     with pytest.raises(NotYaml, match="aliases are not supported"):

@@ -31,6 +31,10 @@ FAREWELL_SECONDS = 0.25
 send the log entries that it has gathered."""
 
 
+MAX_TOLD_BYTES = 33_554_432
+"""The largest message that is not a request's body: twice what Envoy gathers of its log (``xds.access_log``)."""
+
+
 class BindError(Exception):
     """A port could not be bound, or a folder cannot be used; one line for each."""
 
@@ -61,7 +65,7 @@ async def ext_proc(
     address, health = control.address, health or Health()
     if control.ext_proc_transport == "grpc":
         handlers = (grpc_transport.handler(desk, desk, begin),)
-        async with grpc_server(address, port, handlers, grace, health, control.tls):
+        async with grpc_server(address, port, handlers, grace, health, control.tls, MAX_BODY_BYTES):
             yield
         return
     serving = h2_transport.serving(
@@ -88,7 +92,7 @@ async def grpc_server(
     grace: float,
     health: Health | None = None,
     tls: ServerTls | None = None,
-    max_bytes: int = MAX_BODY_BYTES,
+    max_bytes: int = MAX_TOLD_BYTES,
 ) -> AsyncIterator[None]:
     """Run a gRPC server with ``handlers`` and the standard health service, which says what ``health`` does.
 
