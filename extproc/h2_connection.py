@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 
 _NOT_GRPC = (HeaderTuple(b":status", b"415"),)
 _NO_SUCH_METHOD = trailers(Ending(Status.UNIMPLEMENTED, "no such method"))
+_DENIED = trailers(Ending(Status.PERMISSION_DENIED, "the certificate does not give the role that this takes"))
 _DRAINING = b"draining"
 _ALPN = "h2"
 
@@ -57,6 +58,7 @@ class Connection(asyncio.Protocol):
         self._last_stream_id = HIGHEST_STREAM_ID
         self._draining = False
         self._closed_at: float | None = None
+        self._denied = False
         self._acts: dict[type[events.Event], Callable[[Any], None]] = {
             events.RequestReceived: self._request,
             events.DataReceived: self._data,
@@ -81,6 +83,7 @@ class Connection(asyncio.Protocol):
         if (secured is not None and secured.selected_alpn_protocol() != _ALPN) or not self._host.joined(self):
             self.abort()
             return
+        self._denied = secured is not None and not self._host.admits(secured)
         self._engine.initiate_connection()
         self._flush_soon()
 
@@ -228,6 +231,9 @@ class Connection(asyncio.Protocol):
         headers = dict(event.headers)
         if headers.get(b":method") != b"POST" or not _is_grpc(headers.get(b"content-type", b"")):
             self._last_words(stream_id, _NOT_GRPC)
+            return
+        if self._denied:
+            self._last_words(stream_id, (*RESPONSE_HEADERS, *_DENIED))
             return
         call = self._host.begin(headers.get(b":path", b""), self, stream_id, self._end)
         if call is None:

@@ -7,6 +7,7 @@ from extproc.transport import Ending, Status
 
 if TYPE_CHECKING:
     import asyncio
+    import ssl
 
 SERVER_STOPS = Ending(Status.UNAVAILABLE, "the server stops")
 NO_MEMORY = Ending(Status.RESOURCE_EXHAUSTED, "too many bytes of requests are held already")
@@ -141,6 +142,10 @@ class Host(Protocol):
 
     def joined(self, connection: Any) -> bool:
         """Take in ``connection``; return whether it may stay."""
+        ...
+
+    def admits(self, peer: "ssl.SSLObject") -> bool:
+        """Return whether ``peer`` may call anything."""
         ...
 
     def left(self, connection: Any) -> None:

@@ -83,18 +83,19 @@ async def serving(
     begin: Begin = OneDecision,
     health: Health | None = None,
     tls: ssl.SSLContext | None = None,
+    admits: Callable[[ssl.SSLObject], bool] | None = None,
 ) -> AsyncIterator[int]:
     """Serve ``desk`` and ``inflows`` on ``address`` and ``port`` (0: any free one); give the port.
 
     ``begin`` says what is held on a stream, and ``health`` what health checks are answered with. At the end that is
     NOT_SERVING, nothing is accepted any more, and streams that are open get ``grace`` seconds; then inflows are told to
     go elsewhere, and have half a second more. With ``tls``, a peer that does not agree to speak h2 over it is not
-    served.
+    served, and to one that ``admits`` says no to every call is denied.
 
     Raises:
         OSError: the port cannot be bound.
     """
-    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, inflows or {}, begin, health)
+    server = Server(desk, observer, max_body_bytes + ENVELOPE_BYTES, inflows or {}, begin, health, admits)
     loop = asyncio.get_running_loop()
     # Without SO_REUSEPORT, two programs on one port are an error at the start and not a riddle later.
     listening = await loop.create_server(
@@ -128,6 +129,7 @@ class Server:
         inflows: Inflows,
         begin: Begin = OneDecision,
         health: Health | None = None,
+        admits: Callable[[ssl.SSLObject], bool] | None = None,
     ) -> None:
         """Serve ``desk``, which takes messages of up to ``max_message_bytes``; the rest as for ``serving``."""
         self._max_message_bytes = max_message_bytes
@@ -142,6 +144,7 @@ class Server:
         self._full = False
         self._draining = False
         self._begin = begin
+        self._admits = admits
         self._health = health = health or Health()
         # An empty name may be written, or left out.
         asked = {health_pb2.HealthCheckRequest(service=name).SerializeToString() for name in health.names}
@@ -208,6 +211,10 @@ class Server:
             return False
         self._connections.add(connection)
         return True
+
+    def admits(self, peer: ssl.SSLObject) -> bool:
+        """Return whether ``peer`` may call anything."""
+        return self._admits is None or self._admits(peer)
 
     def left(self, connection: Connection) -> None:
         """Forget it."""

@@ -16,7 +16,7 @@ class Authority:
     """An authority, and what it signs."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._ca = trustme.CA()
         self.certificate = folder / f"{name}.pem"
@@ -51,6 +51,14 @@ class Authority:
         paths = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         paths[0].write_bytes(issued.public_bytes(serialization.Encoding.PEM))
         paths[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, *plain))
+        return paths
+
+    def issue_until(self, name: str, begins: datetime, ends: datetime, identity: str = HERE) -> tuple[Path, Path]:
+        """Write a certificate with this validity, and its key; return their paths."""
+        issued = self._ca.issue_cert(identity, not_before=begins, not_after=ends)
+        paths = self._folder / f"{name}.pem", self._folder / f"{name}.key"
+        paths[0].write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+        issued.private_key_pem.write_to_path(paths[1])
         return paths
 
     def issue_expired(self, identity: str) -> tuple[bytes, bytes]:

@@ -198,6 +198,7 @@ EVERY_KEY: dict[str, Any] = {
                 }
             ],
             "discovery": None,
+            "tls": None,
         },
         {"name": "rest", "engine": "none", "endpoints": [{"address": "10.0.0.3:1"}]},
     ],
@@ -250,6 +251,7 @@ EVERY_KEY_OF_TENANTS: dict[str, Any] = {
             "key": "/e/k.pem",
             "client_ca": "/e/ca.pem",
             "client_certificate": "optional",
+            "read_by": "envoy",
         },
         "filters": [
             {

@@ -12,6 +12,7 @@ import yaml
 from tests.configurations import parsed
 from tidegate.fleet.state import Fleet
 from tidegate.runtime import parts
+from tidegate.runtime.certificates import Certificates
 from tidegate.runtime.part import Surroundings
 from tidegate.telemetry import sharing
 
@@ -52,6 +53,13 @@ FIRING: dict[str, dict[str, str]] = {
     "TidegateRequestEndsNotReported": {f"tidegate_reservations_expired_total{{{CONTROL}}}": "0+1x60"},
     "TidegateLimitsNotShared": {f"tidegate_redis_shared{{{CONTROL}}}": "1x10 0x50"},
     "TidegateRequestQuarantined": {f"tidegate_quarantined_requests{{{CONTROL}}}": "0x10 1x50"},
+    # Time begins at 0 there.
+    "TidegateCertificateExpires": {
+        f'tidegate_certificate_expiry_timestamp_seconds{{{CONTROL},name="listener.tls.certificate"}}': "200000x60"
+    },
+    "TidegateCertificateRefused": {
+        f'tidegate_certificate_refused{{{CONTROL},name="listener.tls.certificate"}}': "0x10 1x50"
+    },
 }
 # The same series when all is well, each for half an hour.
 QUIET: dict[str, str] = {
@@ -78,6 +86,8 @@ QUIET: dict[str, str] = {
     f'tidegate_agent_reports_total{{{CONTROL},outcome="identity"}}': "3x60",
     f"tidegate_reservations_expired_total{{{CONTROL}}}": "5x60",
     f"tidegate_redis_shared{{{CONTROL}}}": "1x60",
+    f'tidegate_certificate_expiry_timestamp_seconds{{{CONTROL},name="listener.tls.certificate"}}': "900000x60",
+    f'tidegate_certificate_refused{{{CONTROL},name="listener.tls.certificate"}}': "0x60",
 }
 
 
@@ -145,6 +155,7 @@ def test_the_metrics_that_alerts_ask_for_are_on_the_page() -> None:
     counting = metrics.Metrics(list, int)
     config = parsed({"agents": {}, "pools": [{"name": "p", "endpoints": [{"address": "10.0.0.1:8000"}]}]})
     parts.made(Surroundings(Fleet(45.0), lambda _: None, counting, config, lambda: None))
+    Certificates(counting.registry, lambda: None)
     sharing.SharingFigures(counting.registry).watch(lambda: (True, "", 1, 1))
     page = counting.render().decode()
     exported = set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.authority import Authority
-from tidegate.certificates import CertificateError, Files, Newest, server_context
+from tidegate.certificates import Files, Newest, server_context
+from tidegate.pem import CertificateError
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_each_source_needs_tenants() -> None:
         "metadata": {"namespace": "n", "path": ["k"]},
         "certificate": "subject",
     }
-    tls = {"certificate": "/c", "key": "/k", "client_ca": "/a"}
+    tls = {"certificate": "/c", "key": "/k", "client_ca": "/a", "read_by": "envoy"}
     assert faults({"pools": POOLS, "authentication": authentication, "listener": {"tls": tls}}) == [
         f"authentication.{source}: expected tenants beside it, or nobody looks at it"
         for source in ("jwt", "certificate", "metadata")

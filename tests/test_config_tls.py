@@ -60,3 +60,67 @@ def test_a_server_name_is_a_dns_name_or_an_address(files: dict[str, Any], name: 
 def test_without_its_own_or_envoys_files_there_is_no_tls(files: dict[str, Any]) -> None:
     del files["envoy"], files["client_ca"]
     assert len(faults(with_tls(files))) == 2
+
+
+def issued(tmp_path: Path) -> dict[str, Any]:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("edge")
+    return {"certificate": str(certificate), "key": str(key), "client_ca": str(authority.certificate)}
+
+
+@pytest.mark.parametrize("key", ["certificate", "key", "client_ca"])
+def test_files_for_clients_are_looked_at_where_tidegate_reads_them(tmp_path: Path, key: str) -> None:
+    files = {**issued(tmp_path), key: str(tmp_path / "none.pem")}
+    said = f"listener.tls: expected certificates that can be used: {tmp_path}/none.pem cannot be read"
+    data = {"pools": EVERY_KEY["pools"][1:], "listener": {"tls": files}}
+    assert faults(data) == [f"{said} (No such file or directory)"]
+    data["listener"] = {"tls": {**files, "read_by": "envoy"}}
+    found = parsed(data).listener.tls
+    assert found is not None
+    assert found.read_by == "envoy"
+
+
+def test_a_pair_for_clients_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    files = {**issued(tmp_path), "key": str(Authority(tmp_path, "other").issue("other")[1])}
+    (line,) = faults({"pools": EVERY_KEY["pools"][1:], "listener": {"tls": files}})
+    assert line.endswith("the key is not the certificate's")
+
+
+def test_a_key_leaves_the_machine_over_tls_alone(tmp_path: Path, files: dict[str, Any]) -> None:
+    theirs = issued(tmp_path / "theirs")
+    to = {"ca": theirs["client_ca"], "server_name": "e", "certificate": theirs["certificate"], "key": theirs["key"]}
+    data: dict[str, Any] = {
+        "listener": {"tls": theirs},
+        "control": {"address": "0.0.0.0", "advertise": "127.0.0.1"},
+        "pools": [{**EVERY_KEY["pools"][1], "tls": to}],
+    }
+    expected = "where the discovery service is not on a loopback address"
+    assert faults(data) == [
+        f"listener.tls: expected control.tls beside it, or read_by: envoy, {expected}",
+        f"pools[0].tls: expected control.tls beside it {expected}",
+    ]
+    assert parsed({**data, "control": {**data["control"], "tls": files}}).pools[0].tls is not None
+    assert parsed({**data, "control": {}}).pools[0].tls is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"server_name": None}, "expected server_name or san: any certificate of these authorities would do else"),
+        ({"key": None}, "expected certificate and key, or neither"),
+        ({"san": ["a b"]}, "expected a DNS name, an IP address or a URI, not 'a b'"),
+        ({"ca": "/none"}, "expected certificates that can be used: /none cannot be read (No such file or directory)"),
+    ],
+)
+def test_engines_are_known_by_name(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    theirs = issued(tmp_path)
+    to = {"ca": theirs["client_ca"], "server_name": "e", "certificate": theirs["certificate"], "key": theirs["key"]}
+    (line,) = faults({"pools": [{**EVERY_KEY["pools"][1], "tls": {**to, **change}}]})
+    assert line.endswith(said)
+    assert line.startswith("pools[0].tls")
+
+
+@pytest.mark.parametrize("name", ["", "Fleet", "spiffe://fleet", "a/b"])
+def test_a_trust_domain_is_a_name(files: dict[str, Any], name: str) -> None:
+    (line,) = faults(with_tls({**files, "trust_domain": name}))
+    assert line.startswith("control.tls.trust_domain: expected a SPIFFE trust domain, such as example.org")

@@ -33,6 +33,7 @@ from tidegate.config_redis import Redis
 from tidegate.config_routes import MAX_ROUTES, Route, senseless, unknown_to_all
 from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, UnknownPaths
 from tidegate.config_tenants import Authentication, Key, Tenant, Tier
+from tidegate.config_tls import PoolTls, exposed
 from tidegate.config_values import (
     Engine,
     Gpu,
@@ -173,6 +174,7 @@ class Pool(Section):
     )
     discovery: Discovery | None = Field(None, description="Where engines are found, besides those listed.")
     mirror: Mirror | None = Field(None, description="Another pool that gets copies of its requests.")
+    tls: PoolTls | None = Field(None, description="TLS to its engines; without it, none.")
     endpoints: tuple[Endpoint, ...] = Field(
         (), validate_default=True, description="The engines; required unless they are discovered."
     )
@@ -250,7 +252,7 @@ class Config(Section):
     def _whole(self) -> "Config":
         """Check what no key can say alone; a line for each fault."""
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *nowhere(self.control), *_loops(self)]
-        faults += unguarded(self.agents)
+        faults += [*unguarded(self.agents), *_exposed(self)]
         faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools), *_ungrouped(self)]
         faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
         faults += senseless(
@@ -316,6 +318,16 @@ def _passed_nowhere(config: Config) -> Iterator[str]:
     pool, names = config.unknown_paths.pool, [pool.name for pool in config.pools]
     if pool is not None and pool not in names:
         yield f"unknown_paths.pool: expected one of {', '.join(names)}, not {shown(pool)}"
+
+
+def _exposed(config: Config) -> Iterator[str]:
+    guarded = config.control.tls is not None or config.control.is_local
+    yield from exposed("listener.tls", config.listener.tls, guarded=guarded)
+    for at, group in enumerate(config.envoys.groups):
+        own = None if group.listener is None else group.listener.tls
+        yield from exposed(f"envoys.groups[{at}].listener.tls", own, guarded=guarded)
+    for at, pool in enumerate(config.pools):
+        yield from exposed(f"pools[{at}].tls", pool.tls, guarded=guarded)
 
 
 def _unfit_for_envoy(pools: Sequence[Pool]) -> Iterator[str]:

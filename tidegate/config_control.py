@@ -60,6 +60,11 @@ class Control(Section):
         return self.ext_proc_port if self.ext_proc_transport == "h2" and self.workers == 1 else self.xds_port
 
     @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine alone that the control plane can be reached."""
+        return addresses.is_loopback(self.address) and addresses.is_loopback(self.reached_at)
+
+    @property
     def reached_at(self) -> str:
         """The IP address that Envoy connects to."""
         return self.advertise or self.address

@@ -1,12 +1,35 @@
-"""The part of the configuration that says how the connections between Envoy and the control plane are secured."""
+"""The parts of the configuration that say how connections are secured: with clients, engines, Envoy and agents."""
 
-from typing import Literal, Self
+import re
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from tidegate import certificates
+from tidegate import addresses, certificates, pem
 from tidegate.config_values import CHECKED, AbsolutePath, Section, ServerName
-from tidegate.faults import fault
+from tidegate.faults import fault, shown
+
+_TRUST_DOMAIN = r"^[a-z0-9._-]{1,255}$"
+_NAME = r"^[\x21-\x7e]{1,2048}$"
+
+
+def _trust_domain(name: str) -> str:
+    if not re.fullmatch(_TRUST_DOMAIN, name, re.ASCII):
+        raise fault(f"expected a SPIFFE trust domain, such as example.org, not {shown(name)}")
+    return name
+
+
+def _alternative_name(name: str) -> str:
+    if not re.fullmatch(_NAME, name, re.ASCII):
+        raise fault(f"expected a DNS name, an IP address or a URI, not {shown(name)}")
+    return addresses.ip(name) if addresses.is_address(name) else name
+
+
+TrustDomain = Annotated[
+    str, AfterValidator(_trust_domain), Field(json_schema_extra={"pattern": _TRUST_DOMAIN}, max_length=255)
+]
+AlternativeName = Annotated[str, AfterValidator(_alternative_name), Field(min_length=1, max_length=2048)]
 
 
 class EnvoyTls(Section):
@@ -23,10 +46,10 @@ class EnvoyTls(Section):
 
 
 class ListenerTls(Section):
-    """TLS for clients. The files are on Envoy's machine, and Tidegate does not look at them."""
+    """TLS for clients. Renewed files are taken over without a restart, and without a connection that is dropped."""
 
     certificate: AbsolutePath = Field(description="Absolute path of the certificate (PEM), with its chain.")
-    key: AbsolutePath = Field(description="Absolute path of its key.")
+    key: AbsolutePath = Field(description="Absolute path of its key (PEM, without a passphrase).")
     client_ca: AbsolutePath | None = Field(
         None,
         description="Absolute path of the authorities (PEM) that may have signed clients' certificates. By default "
@@ -35,6 +58,67 @@ class ListenerTls(Section):
     client_certificate: Literal["required", "optional"] = Field(
         "required", description="Whether a client must show one, where there is `client_ca`."
     )
+    read_by: Literal["tidegate", "envoy"] = Field(
+        "tidegate",
+        description="On whose machine the files are. `tidegate`: it checks what is in them, and sends it to Envoy, the "
+        "key too, over the control connection. `envoy`: the key goes nowhere, and Tidegate does not look at the files; "
+        "Envoy takes new ones over when they are renamed into place.",
+    )
+
+    @model_validator(mode="after")
+    def _usable(self, info: ValidationInfo) -> Self:
+        if info.context != CHECKED and self.read_by == "tidegate":
+            _check(self.certificate, self.key, self.client_ca)
+        return self
+
+
+class PoolTls(Section):
+    """TLS to the engines of a pool, from Envoy and from Tidegate, which asks them for their load.
+
+    The files are on Tidegate's machine; what is in them is sent to Envoy.
+    """
+
+    ca: AbsolutePath = Field(description="Absolute path of the authorities (PEM) that may have signed the engines'.")
+    server_name: ServerName | None = Field(
+        None,
+        description="DNS name (or IP address) that Envoy names when it connects, and that the engines' certificates "
+        "must bear unless `san` says otherwise.",
+    )
+    san: tuple[AlternativeName, ...] = Field(
+        (),
+        max_length=64,
+        description="Subject alternative names, of which the engines' certificates must bear one: DNS names, IP "
+        "addresses or URIs, such as spiffe://example.org/engine.",
+    )
+    certificate: AbsolutePath | None = Field(
+        None, description="Absolute path of the certificate (PEM) that is shown to the engines, where they want one."
+    )
+    key: AbsolutePath | None = Field(None, description="Absolute path of its key (PEM, without a passphrase).")
+
+    @model_validator(mode="after")
+    def _usable(self, info: ValidationInfo) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            raise fault("expected certificate and key, or neither")
+        if not self.san and self.server_name is None:
+            raise fault("expected server_name or san: any certificate of these authorities would do else")
+        if info.context != CHECKED:
+            _check(self.certificate, self.key, self.ca)
+        return self
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The names of which an engine's certificate must bear one."""
+        return self.san or ((self.server_name,) if self.server_name else ())
+
+
+def _check(certificate: str | None, key: str | None, ca: str | None) -> None:
+    try:
+        if certificate is not None and key is not None:
+            pem.identity(certificate, key)
+        if ca is not None:
+            pem.authorities(ca)
+    except pem.CertificateError as error:
+        raise fault(f"expected certificates that can be used: {error}") from None
 
 
 class ServerTls(Section):
@@ -46,13 +130,19 @@ class ServerTls(Section):
         description="Absolute path of the authorities (PEM) that may have signed a peer's certificate; a peer without "
         "one is refused."
     )
+    trust_domain: TrustDomain | None = Field(
+        None,
+        description="SPIFFE trust domain: a peer may do what its certificate's URI says that it is, "
+        "`spiffe://DOMAIN/tidegate/envoy`, or `…/tidegate/envoy/NODE` for the Envoy of that node id alone, and "
+        "`spiffe://DOMAIN/tidegate/agent/NODE`. By default whoever has a certificate of `client_ca` may.",
+    )
 
     @model_validator(mode="after")
     def _usable(self, info: ValidationInfo) -> Self:
         if info.context != CHECKED:
             try:
                 certificates.server_context(self.files)
-            except certificates.CertificateError as error:
+            except pem.CertificateError as error:
                 raise fault(f"expected certificates that can be used: {error}") from None
         return self
 
@@ -73,3 +163,11 @@ class Tls(ServerTls):
         "one is refused."
     )
     envoy: EnvoyTls = Field(description="What Envoy presents and accepts; files on Envoy's machine.")
+
+
+def exposed(place: str, tls: ListenerTls | PoolTls | None, *, guarded: bool) -> Iterator[str]:
+    """Find a private key that would be sent to whoever asks, in the clear; not where the connection is ``guarded``."""
+    if tls is None or guarded or tls.key is None or (isinstance(tls, ListenerTls) and tls.read_by == "envoy"):
+        return
+    other = ", or read_by: envoy," if isinstance(tls, ListenerTls) else ""
+    yield f"{place}: expected control.tls beside it{other} where the discovery service is not on a loopback address"

@@ -7,7 +7,9 @@ from string import Template
 
 from tidegate.config import Config
 from tidegate.config_envoys import NODE_CLUSTER, NODE_ID, Node
+from xds import secrets
 from xds.tls import bootstrap_transport_socket
+from xds.type_urls import SECRET
 
 TEMPLATE = "bootstrap.yaml"
 
@@ -24,8 +26,28 @@ def template() -> str:
     return resources.files("tidegate").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
 
 
-def render(config: Config, template: str, node: Node | None = None) -> str:
+def secret_files(config: Config) -> dict[str, str]:
+    """Return by name the files from which Envoy takes what it shows to the control plane; none without TLS.
+
+    They hold no key, but say where it is. Envoy reads keys and certificates again when new ones are renamed into place,
+    which it does not where a bootstrap names them itself.
+    """
+    if config.control.tls is None:
+        return {}
+    files = config.control.tls.envoy
+    made = (
+        secrets.certificate_on_file(secrets.ENVOY_CERTIFICATE, files.certificate, files.key),
+        secrets.authorities_on_file(secrets.ENVOY_CA, files.ca),
+    )
+    return {
+        f"{secret.name}.json": json.dumps({"resources": [{"@type": SECRET, **secret.to_dict()}]}) for secret in made
+    }
+
+
+def render(config: Config, template: str, node: Node | None = None, secrets_folder: str | None = None) -> str:
     """Fill ``template`` in with the addresses of ``config``, and with what the Envoy says of itself.
+
+    With ``secrets_folder`` Envoy finds ``secret_files`` there.
 
     Raises:
         KeyError, ValueError: the template asks for something else.
@@ -36,7 +58,7 @@ def render(config: Config, template: str, node: Node | None = None) -> str:
         admin_port=config.envoy.admin_port,
         xds_address=config.control.reached_at,
         xds_port=config.control.xds_port,
-        xds_transport_socket=bootstrap_transport_socket(config.control),
+        xds_transport_socket=bootstrap_transport_socket(config.control, secrets_folder),
     )
 
 

@@ -81,7 +81,8 @@ class Client:
         assignments = self.subscriptions.get(ENDPOINT)
         if offer.type_url == CLUSTER and assignments is not None:
             changed = (resource for resource in offer.resources if resource.name in offer.changed)
-            assignments.resend(reference.name for cluster in changed for reference in cluster.references)
+            named = (reference for cluster in changed for reference in cluster.references)
+            assignments.resend(name for type_url, name in named if type_url == ENDPOINT)
 
     def recognise(self, snapshot: Snapshot) -> None:
         """Learn from ``snapshot`` what is in the versions that the client said it holds."""

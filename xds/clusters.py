@@ -13,6 +13,7 @@ from tidegate.config import Pool
 from xds.endings import upstream_filters
 from xds.messages import ads, extension, seconds
 from xds.names import DESTINATION_KEY, DESTINATION_NAMESPACE, SERVED_KEY, UNDECIDED_CLUSTER
+from xds.tls import to_engines
 
 HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
@@ -62,6 +63,7 @@ def pool_cluster(pool: Pool, still_seconds: float) -> cluster.Cluster:
         upstream_connection_options=cluster.UpstreamConnectionOptions(
             tcp_keepalive=core.TcpKeepalive(keepalive_probes=3, keepalive_time=15, keepalive_interval=5)
         ),
+        transport_socket=None if pool.tls is None else to_engines(pool.name, pool.tls),
         typed_extension_protocol_options={
             HTTP_OPTIONS: Any.pack(_http(REQUESTS_PER_CONNECTION.get(pool.engine), still_seconds))
         },

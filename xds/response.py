@@ -12,10 +12,16 @@ from protos import discovery_pb2
 from xds.client import Client
 from xds.snapshot import Reference, Resource, Snapshot
 from xds.subscription import ABSENT, Offer, Subscription
-from xds.type_urls import CLUSTER, ENDPOINT, FULL_STATE, LISTENER, ORDER, ROUTE
+from xds.type_urls import CLUSTER, ENDPOINT, FULL_STATE, LISTENER, ORDER, ROUTE, SECRET
 
-_FIRST = (CLUSTER, ENDPOINT)
-_REFERRERS = {CLUSTER: (LISTENER, ROUTE), ENDPOINT: (CLUSTER,), ROUTE: (LISTENER,), LISTENER: ()}
+_FIRST = (SECRET, CLUSTER, ENDPOINT)
+_REFERRERS = {
+    SECRET: (CLUSTER, LISTENER),
+    CLUSTER: (LISTENER, ROUTE),
+    ENDPOINT: (CLUSTER,),
+    ROUTE: (LISTENER,),
+    LISTENER: (),
+}
 """Which types name resources of a type."""
 
 

@@ -1,6 +1,7 @@
 """The discovery services over gRPC."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any, cast
 
 import grpc
@@ -20,18 +21,28 @@ MAX_STREAMS = 1000
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
+def _anybody(_: _Context) -> str:
+    return ""
+
+
 class DiscoveryServer:
     """Tells every connected Envoy what it should have, once there is something to tell."""
 
-    def __init__(self, observe: Observe, max_streams: int = MAX_STREAMS) -> None:
-        """``observe`` is called for everything that happens; what it raises ends the stream that it happened on."""
+    def __init__(
+        self, observe: Observe, max_streams: int = MAX_STREAMS, named: Callable[[_Context], str] = _anybody
+    ) -> None:
+        """``observe`` is called for everything that happens; what it raises ends the stream that it happened on.
+
+        ``named`` says which node id the caller must give itself; empty for any.
+        """
         self._observe = observe
+        self._named = named
         self._max_streams = max_streams
         self._groups: Groups | None = None
         self._streams: dict[int, Stream] = {}
         self._closed = False
         self.refused = 0
-        """How many streams were refused because no group of Envoys takes their client."""
+        """How many streams were refused because no group of Envoys takes their client, or it is another."""
         self._numbers = itertools.count(1)
         self._encoder = Encoder()
         self._turnstile = Turnstile()
@@ -100,6 +111,7 @@ class DiscoveryServer:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many discovery streams")
         number = next(self._numbers)
         stream = Stream(number, incremental, self._groups, self._observe, self._encoder, self._turnstile, type_url)
+        stream.must_be = self._named(context)
         self._streams[number] = stream
         error: str | None = None
         refused: ProtocolError | None = None

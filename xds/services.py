@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ROUTE
+from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ROUTE, SECRET
 
 
 class Service(NamedTuple):
@@ -31,6 +31,7 @@ SERVICES = (
     Service("envoy.service.endpoint.v3.EndpointDiscoveryService", "StreamEndpoints", "DeltaEndpoints", ENDPOINT),
     Service("envoy.service.listener.v3.ListenerDiscoveryService", "StreamListeners", "DeltaListeners", LISTENER),
     Service("envoy.service.route.v3.RouteDiscoveryService", "StreamRoutes", "DeltaRoutes", ROUTE),
+    Service("envoy.service.secret.v3.SecretDiscoveryService", "StreamSecrets", "DeltaSecrets", SECRET),
 )
 """Whoever has an Envoy of his own may take single types from here: a cluster's endpoints, above all. The order between
 types is kept on the aggregated service alone."""

@@ -31,7 +31,7 @@ class Resource:
 
     type_url: str
     name: str
-    body: bytes
+    body: bytes = field(repr=False)  # it may hold a private key
     references: frozenset[Reference] = frozenset()
     version: str = field(init=False)
 

@@ -33,8 +33,18 @@ class UnknownNodeError(ProtocolError):
     """No group of Envoys takes the client."""
 
 
+class NotThatNodeError(UnknownNodeError):
+    """The client gives itself another name than its certificate does."""
+
+
 class Stream:
-    """Serves one client until it leaves."""
+    """Serves one client until it leaves.
+
+    Attributes:
+        node: how the client names itself.
+        opened: it has said so.
+        must_be: the name that it must have; empty for any.
+    """
 
     def __init__(
         self,
@@ -61,6 +71,7 @@ class Stream:
         self.group = ""
         self.opened = False
         self._said = Node("")
+        self.must_be = ""
         self._number = number
         self.incremental = incremental
         self._client = Client(incremental)
@@ -196,6 +207,8 @@ class Stream:
     def _introduce(self, node: core_pb2.Node) -> None:
         """Take note of who it is, which the first request says."""
         if not self.opened:
+            if self.must_be not in {"", node.id}:
+                raise NotThatNodeError("the certificate is another node's")
             self.opened, self.node, self._said = True, node.id, introduced(node)
             self._observe(StreamOpened(self._number, node.id, self._client.incremental))
             self._find_group()

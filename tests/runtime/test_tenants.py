@@ -129,7 +129,7 @@ VERIFIED: dict[str, Any] = {
         "identity_header": "x-tenant-id",
         "anonymous": "bob",
     },
-    "listener": {"tls": {"certificate": "/c", "key": "/k", "client_ca": "/a"}},
+    "listener": {"tls": {"certificate": "/c", "key": "/k", "client_ca": "/a", "read_by": "envoy"}},
 }
 
 

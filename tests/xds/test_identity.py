@@ -99,7 +99,7 @@ def test_what_envoy_knows_of_who_asks_is_sent_in_both_exchanges(exchanges: int) 
     made = config(
         authentication={"jwt": REMOTE, "certificate": "uri_san"},
         control={"ext_proc_exchanges": exchanges},
-        listener={"tls": {"certificate": "/c", "key": "/k", "client_ca": "/a"}},
+        listener={"tls": {"certificate": "/c", "key": "/k", "client_ca": "/a", "read_by": "envoy"}},
     )
     (found,) = [one for one in filters.http_filters(made) if one.name == "envoy.filters.http.ext_proc"]
     assert found.typed_config is not None
@@ -120,7 +120,7 @@ def test_what_envoy_knows_of_who_asks_is_sent_in_both_exchanges(exchanges: int) 
     ],
 )
 def test_clients_are_asked_for_a_certificate_as_configured(more: dict[str, str], required: bool, asked: bool) -> None:
-    made = config(listener={"tls": {"certificate": "/c", "key": "/k", **more}})
+    made = config(listener={"tls": {"certificate": "/c", "key": "/k", "read_by": "envoy", **more}})
     (chain,) = listener.client_listener(made).filter_chains
     assert chain.transport_socket is not None
     assert chain.transport_socket.typed_config is not None
@@ -128,7 +128,7 @@ def test_clients_are_asked_for_a_certificate_as_configured(more: dict[str, str],
     assert isinstance(context, tls.DownstreamTlsContext)
     assert context.require_client_certificate is required
     assert context.common_tls_context is not None
-    assert (context.common_tls_context.validation_context is not None) == asked
+    assert (context.common_tls_context.validation_context_sds_secret_config is not None) == asked
     assert listener.client_listener(config()).filter_chains[0].transport_socket is None
 
 

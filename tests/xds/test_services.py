@@ -20,9 +20,9 @@ from xds.snapshot import Resource, Snapshot
 from xds.standing import Parked
 from xds.subscription import Offer
 from xds.turnstile import Turnstile
-from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ORDER, ROUTE
+from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ORDER, ROUTE, SECRET
 
-NAMES = {CLUSTER: ("a",), ENDPOINT: ("a",), LISTENER: ("l",), ROUTE: ("r",)}
+NAMES = {CLUSTER: ("a",), ENDPOINT: ("a",), LISTENER: ("l",), ROUTE: ("r",), SECRET: ("s",)}
 OF_ONE_TYPE = [service for service in SERVICES if service.type_url]
 
 

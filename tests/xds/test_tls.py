@@ -60,8 +60,10 @@ def test_the_server_is_known_by_its_name(tmp_path: Path, server_name: str, kind:
     context = contexts(secured(tmp_path, server_name=server_name))["tidegate_access_log"]
     assert context is not None
     assert context.common_tls_context is not None
-    assert context.common_tls_context.validation_context is not None
-    (name,) = context.common_tls_context.validation_context.match_typed_subject_alt_names
+    combined = context.common_tls_context.combined_validation_context
+    assert combined is not None
+    assert combined.default_validation_context is not None
+    (name,) = combined.default_validation_context.match_typed_subject_alt_names
     assert name.matcher is not None
     wanted = SubjectAltNameMatcherSanType[kind] if isinstance(kind, str) else kind
     assert (name.san_type, name.matcher.exact, context.sni) == (wanted, server_name, sni)

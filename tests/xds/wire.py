@@ -12,9 +12,9 @@ from protos.discovery_pb2 import (
 from xds.client import Answered, Client
 from xds.response import Encoder, next_offer
 from xds.snapshot import Reference, Resource, Snapshot
-from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ROUTE
+from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ROUTE, SECRET
 
-SHORT = {CLUSTER: "CDS", ENDPOINT: "EDS", LISTENER: "LDS", ROUTE: "RDS"}
+SHORT = {CLUSTER: "CDS", ENDPOINT: "EDS", LISTENER: "LDS", ROUTE: "RDS", SECRET: "SDS"}
 
 
 def fleet(pools: Mapping[str, str], listener: str = "1", cluster: str = "1") -> Snapshot:
@@ -32,6 +32,7 @@ def fleet(pools: Mapping[str, str], listener: str = "1", cluster: str = "1") -> 
                 for name in pools
             ),
             *(Resource(ENDPOINT, name, f"members {name} {content}".encode()) for name, content in pools.items()),
+            Resource(SECRET, "s", b"secret s"),
             Resource(LISTENER, "l", f"listener {listener}".encode(), frozenset({Reference(ROUTE, "r")})),
             Resource(ROUTE, "r", f"routes {to}".encode(), frozenset(Reference(CLUSTER, name) for name in to)),
         ]

@@ -14,7 +14,13 @@ from xds import bootstrap
 @click.option(
     "--id", "node_id", default="", metavar="TEXT", help="What it calls itself. Default: by its group, or envoy."
 )
-def command(file: Path, group: str | None, node_id: str) -> None:
+@click.option(
+    "--secrets",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Write there, for Envoy's machine, where its certificates are; it then follows them when they are renewed.",
+)
+def command(file: Path, group: str | None, node_id: str, secrets: Path | None) -> None:
     """Print the Envoy bootstrap (YAML) that joins the control plane of a configuration."""
     config = load_or_exit(file)
     try:
@@ -22,4 +28,18 @@ def command(file: Path, group: str | None, node_id: str) -> None:
     except ValueError as error:
         click.echo(f"tidegate: {error}", err=True)
         raise SystemExit(2) from None
-    click.echo(bootstrap.render(config, bootstrap.template(), node), nl=False)
+    folder = None if secrets is None else str(secrets.resolve())
+    if secrets is not None:
+        write_secrets(secrets, bootstrap.secret_files(config))
+    click.echo(bootstrap.render(config, bootstrap.template(), node, folder), nl=False)
+
+
+def write_secrets(folder: Path, files: dict[str, str]) -> None:
+    """Write ``files`` into ``folder``, or say why not and exit with status 1."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_text(content)
+    except OSError as error:
+        click.echo(f"tidegate: cannot write into {folder}: {error.strerror}", err=True)
+        raise SystemExit(1) from None

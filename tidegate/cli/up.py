@@ -10,6 +10,8 @@ import click
 
 from tidegate.cli import _welcome
 from tidegate.cli._options import LogFormat, load_or_exit, log_format_option
+from tidegate.cli.bootstrap import write_secrets
+from tidegate.config import Config
 from tidegate.runtime import demo, descriptors
 from tidegate.runtime.envoy_binary import EnvoyMissingError, locate
 from tidegate.runtime.local_stack import Stack, StartError
@@ -43,6 +45,12 @@ def command(file: Path | None, log_format: LogFormat) -> None:
 
 def _run(file: Path, *, demo_engines: bool, log_format: LogFormat) -> None:
     config = load_or_exit(file)
+    with tempfile.TemporaryDirectory(prefix="tidegate-envoy-") as secrets:
+        write_secrets(Path(secrets), bootstrap.secret_files(config))
+        _run_stack(config, file, secrets, demo_engines=demo_engines, log_format=log_format)
+
+
+def _run_stack(config: Config, file: Path, secrets: str, *, demo_engines: bool, log_format: LogFormat) -> None:
     try:
         node = config.envoys.node(config.envoy.group)
     except ValueError as error:
@@ -52,7 +60,7 @@ def _run(file: Path, *, demo_engines: bool, log_format: LogFormat) -> None:
         stack = Stack(
             config=config,
             config_file=file,
-            bootstrap=bootstrap.render(config, bootstrap.template(), node),
+            bootstrap=bootstrap.render(config, bootstrap.template(), node, secrets),
             envoy=locate(),
             engine_arguments=demo.engine_arguments() if demo_engines else (),
             engine_ports=[engine.port for engine in demo.ENGINES] if demo_engines else (),

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import aiohttp
 
+from tidegate.certificates import Outgoing
 from tidegate.config_checks import Check
 from tidegate.engines.outcome import Outcome, ScrapeError
 
@@ -80,6 +81,7 @@ class Subject:
         models: the models that it should hold, where they are known by name.
         check: how it is asked.
         standing: what is known of it at this moment.
+        tls: how it is connected to over TLS, if it is.
     """
 
     pool: str
@@ -88,10 +90,11 @@ class Subject:
     models: tuple[str, ...]
     check: Check
     standing: Standing = NOTHING_KNOWN
+    tls: Outgoing | None = None
 
     def url(self, path: str) -> str:
         """Return where ``path`` is."""
-        return f"http://{self.address}{path}"
+        return f"{'http' if self.tls is None else 'https'}://{self.address}{path}"
 
     @property
     def seconds(self) -> float:

@@ -8,11 +8,13 @@ import asyncio
 import contextlib
 import errno
 import os
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from types import SimpleNamespace
 
 import aiohttp
 
+from tidegate.certificates import Outgoing
 from tidegate.engines.outcome import Outcome, ScrapeError
 
 KEEPALIVE_SECONDS = 4.0
@@ -59,14 +61,16 @@ async def _connected(session: aiohttp.ClientSession, context: SimpleNamespace, p
     context.trace_request_ctx.connecting = False
 
 
-async def fetch(session: aiohttp.ClientSession, url: str, *, timeout_seconds: float, max_bytes: int) -> bytes:
-    """Return the page at ``url``.
+async def fetch(
+    session: aiohttp.ClientSession, url: str, *, timeout_seconds: float, max_bytes: int, tls: Outgoing | None = None
+) -> bytes:
+    """Return the page at ``url``, which begins with https where there is ``tls``.
 
     Raises:
         ScrapeError: it did not arrive whole within ``timeout_seconds``, has more than ``max_bytes`` bytes, a status
             other than 200, or a content encoding.
     """
-    async with _asked(session, "GET", url, timeout_seconds) as response:
+    async with _asked(session, "GET", url, timeout_seconds, tls) as response:
         return await _page(response, max_bytes)
 
 
@@ -77,6 +81,7 @@ async def exchange(
     timeout_seconds: float,
     max_bytes: int,
     body: Mapping[str, object] | None = None,
+    tls: Outgoing | None = None,
 ) -> tuple[int, bytes]:
     """Return the status at ``url``, and what it answers, of which no more than ``max_bytes`` bytes may come.
 
@@ -86,7 +91,7 @@ async def exchange(
         ScrapeError: no whole answer arrived within ``timeout_seconds``, or it is too large.
     """
     method = "GET" if body is None else "POST"
-    async with _asked(session, method, url, timeout_seconds, body, _ANY) as response:
+    async with _asked(session, method, url, timeout_seconds, tls, body, _ANY) as response:
         return response.status, await _whole(response, max_bytes)
 
 
@@ -96,16 +101,25 @@ async def _asked(
     method: str,
     url: str,
     timeout_seconds: float,
+    tls: Outgoing | None = None,
     body: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """Yield the answer, and hold what is done with it to the deadline too."""
     progress = _Progress()
+    secured: ssl.SSLContext | bool = True if tls is None else tls.context
+    name = None if tls is None else tls.server_name
     try:
         async with (
             asyncio.timeout(timeout_seconds),
             session.request(
-                method, url, json=body, headers=headers, allow_redirects=False, trace_request_ctx=progress
+                *(method, url),
+                json=body,
+                headers=headers,
+                allow_redirects=False,
+                trace_request_ctx=progress,
+                ssl=secured,
+                server_hostname=name,
             ) as response,
         ):
             yield response
@@ -113,6 +127,8 @@ async def _asked(
         if progress.connecting:
             raise ScrapeError(Outcome.UNREACHABLE, f"no connection within {timeout_seconds:g} s") from None
         raise ScrapeError(Outcome.TIMEOUT, f"no complete page within {timeout_seconds:g} s") from None
+    except (aiohttp.ClientSSLError, ssl.SSLError) as error:
+        raise ScrapeError(Outcome.UNREACHABLE, f"no connection over TLS: {_tls_reason(error)}") from None
     except aiohttp.ClientConnectorError as error:
         raise _no_connection(error.os_error) from None
     except aiohttp.ClientConnectionError:
@@ -153,6 +169,14 @@ def _refusal(response: aiohttp.ClientResponse, max_bytes: int) -> ScrapeError | 
 
 def _too_large(max_bytes: int) -> ScrapeError:
     return ScrapeError(Outcome.TOO_LARGE, f"the page has more than {max_bytes} bytes")
+
+
+def _tls_reason(error: Exception) -> str:
+    """Return what speaks against a connection over TLS; nothing that the peer sent."""
+    cause: BaseException | None = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
+    if isinstance(cause or error, ssl.SSLCertVerificationError):
+        return "its certificate is not accepted"
+    return "the handshake failed"
 
 
 async def connect(host: str, port: int, *, timeout_seconds: float) -> None:

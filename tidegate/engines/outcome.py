@@ -12,7 +12,7 @@ class Outcome(enum.StrEnum):
     NO_SERIES = "no_series"
     """The page was read and has no series that the dialect knows and could make sense of."""
     UNREACHABLE = "unreachable"
-    """No TCP connection came about: the one outcome that speaks against the endpoint's life."""
+    """No connection came about, TLS included where it is wanted: the one outcome that speaks against its life."""
     TIMEOUT = "timeout"
     """The connection stood and the page did not arrive in time."""
     STATUS = "status"

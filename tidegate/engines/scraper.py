@@ -9,10 +9,12 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import aiohttp
 
 from tidegate import addresses
+from tidegate.certificates import Outgoing
 from tidegate.config_sections import Scrape
 from tidegate.engines import dialects, fetch
 from tidegate.engines.dialect import Dialect
@@ -42,6 +44,7 @@ class _Target:
     address: str
     engine: str
     dialect: Dialect
+    tls: Outgoing | None = None
     before: Page | None = None
     said: Outcome | None = None
 
@@ -81,8 +84,8 @@ class Scraper:
         self._running: _Running | None = None
         self._fault_said_at: float | None = None
 
-    def watch(self, targets: Mapping[str, str]) -> None:
-        """Watch exactly ``targets``, the names of the engines by address (``ip:port``).
+    def watch(self, targets: Mapping[str, str], secured: Mapping[str, Outgoing] = MappingProxyType({})) -> None:
+        """Watch exactly ``targets``, the names of the engines by address (``ip:port``); those ``secured`` over TLS.
 
         An endpoint that stays is not disturbed; nothing more is emitted for one that is gone. To be called before
         ``run``, or in its loop.
@@ -92,11 +95,12 @@ class Scraper:
         """
         known = {engine: dialects.dialect(engine) for engine in set(targets.values())}
         for address in [*self._targets]:
-            if targets.get(address) != self._targets[address].engine:
+            before = self._targets[address]
+            if targets.get(address) != before.engine or secured.get(address) is not before.tls:
                 self._forget(address)
         for address, engine in targets.items():
             if address not in self._targets:
-                self._targets[address] = target = _Target(address, engine, known[engine])
+                self._targets[address] = target = _Target(address, engine, known[engine], secured.get(address))
                 self._start(target)
 
     async def run(self) -> None:
@@ -165,8 +169,9 @@ class Scraper:
             host, port = addresses.split(target.address)
             await fetch.connect(host, port, timeout_seconds=timeout)
             return EngineReport()
-        url = f"http://{target.address}{path}"
-        text = await fetch.fetch(session, url, timeout_seconds=timeout, max_bytes=self._settings.max_bytes)
+        url = f"{'http' if target.tls is None else 'https'}://{target.address}{path}"
+        most = self._settings.max_bytes
+        text = await fetch.fetch(session, url, timeout_seconds=timeout, max_bytes=most, tls=target.tls)
         page = parse(text, target.dialect.wanted)
         if page.truncated:
             raise ScrapeError(Outcome.TOO_LARGE, "the page has too many lines or series")

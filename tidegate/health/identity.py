@@ -7,13 +7,16 @@ import re
 from collections.abc import Iterable
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}", re.ASCII)
-_SPIFFE = re.compile(r"spiffe://[a-z0-9._-]{1,255}(?:/[A-Za-z0-9._-]+)*/node/(?P<node>[^/]+)", re.ASCII)
+_SPIFFE = re.compile(
+    r"spiffe://[a-z0-9._-]{1,255}(?:/[A-Za-z0-9._-]+)*/(?:node|tidegate/agent)/(?P<node>[^/]+)", re.ASCII
+)
 
 
 def nodes(alternative_names: Iterable[bytes]) -> frozenset[str]:
     """Return the nodes that a certificate with these subject alternative names may speak for.
 
-    A DNS name or IP address is a node's name as it stands; ``spiffe://DOMAIN/…/node/NAME`` names ``NAME``.
+    A DNS name or IP address is a node's name as it stands; ``spiffe://DOMAIN/…/node/NAME`` and
+    ``spiffe://DOMAIN/tidegate/agent/NAME`` name ``NAME``.
     """
     found = set()
     for raw in alternative_names:

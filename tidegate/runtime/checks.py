@@ -4,8 +4,10 @@ import asyncio
 import random
 import time
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
+from tidegate.certificates import Outgoing
 from tidegate.config import Config
 from tidegate.engines.check import NOTHING_KNOWN, Standing, Subject
 from tidegate.engines.checker import Checker, Key
@@ -31,13 +33,14 @@ class Checks(Part):
     def __init__(self, surroundings: Surroundings) -> None:
         """Check nothing before ``run``."""
         self._fleet = surroundings.fleet
+        self._to_engines = surroundings.to_engines
         self._movements: dict[str, Movement] = {}
         figures = CheckFigures(surroundings.metrics.registry)
         self._checker = Checker(self._standing, surroundings.apply, random.SystemRandom(), figures.checked)
 
     def follow(self, config: Config, declared: PoolsDeclared) -> None:
         """Check the endpoints of ``declared``, by the checks that ``config`` has for their pools."""
-        subjects = dict(checked(config, declared))
+        subjects = dict(checked(config, declared, self._to_engines(config, declared)))
         addresses, now = {address for address, _ in subjects}, time.monotonic()
         kept = self._movements
         self._movements = {address: kept.get(address) or Movement(now) for address in addresses}
@@ -85,13 +88,19 @@ class Checks(Part):
         }
 
 
-def checked(config: Config, declared: PoolsDeclared) -> Iterator[tuple[Key, Subject]]:
-    """Return who is to be asked what, by what ``config`` says of the pools of ``declared``."""
+def checked(
+    config: Config, declared: PoolsDeclared, secured: Mapping[str, Outgoing] = MappingProxyType({})
+) -> Iterator[tuple[Key, Subject]]:
+    """Return who is to be asked what, by what ``config`` says of the pools of ``declared``.
+
+    Those at the addresses of ``secured`` are asked over TLS.
+    """
     settings = {pool.name: pool for pool in config.pools}
     for pool in declared.pools:
         found = settings.get(pool.name)
         for check in found.checks if found is not None else ():
             for endpoint in pool.endpoints:
                 models = tuple(name for name in endpoint.models or pool.models if "*" not in name)
-                subject = Subject(pool.name, endpoint.address, pool.engine, models, check)
+                tls = secured.get(endpoint.address)
+                subject = Subject(pool.name, endpoint.address, pool.engine, models, check, tls=tls)
                 yield (endpoint.address, check.name), subject

@@ -30,8 +30,9 @@ from tidegate.fleet.events import (
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
-from tidegate.runtime import kept, kept_endpoints, parts, ports, services, shared_limits, told_caches
+from tidegate.runtime import authorization, kept, kept_endpoints, parts, ports, services, shared_limits, told_caches
 from tidegate.runtime.alone import Alone
+from tidegate.runtime.certificates import Certificates
 from tidegate.runtime.changeover import Changeover
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
@@ -103,9 +104,10 @@ class ControlPlane:
             random.SystemRandom(),
             lambda _, outcome, took: self._metrics.scraped(outcome, took),
         )
-        self._discovery = DiscoveryServer(DiscoveryLog(self._metrics))
+        self._discovery = DiscoveryServer(DiscoveryLog(self._metrics), named=authorization.named(config.control.tls))
         self._weights = LearnedWeights()
-        self._publisher = Publisher(self._discovery, self._weighed, time.monotonic)
+        self._certificates = Certificates(self._metrics.registry, self._renewed)
+        self._publisher = Publisher(self._discovery, self._weighed, time.monotonic, self._certificates.material)
         self._told = KvWatch(self._apply, self._metrics.kv_events, random.SystemRandom())
         self._watched = ConfigFile(file, config, self._adjusted)
         found = kept_endpoints.remembered(config.control.state_dir)
@@ -114,7 +116,8 @@ class ControlPlane:
         self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
         known_to_all = (self._fleet, self._apply, self._metrics, config, self._watched.readjust, waiting_room)
         self._parts = (
-            *parts.made(Surroundings(*known_to_all, self._tenants.shared)),
+            self._certificates,
+            *parts.made(Surroundings(*known_to_all, self._tenants.shared, self._certificates.to_engines)),
             shared_limits.keeping(self._tenants, config),
             *(
                 kept_endpoints.KeptEndpoints(self._discovered, config),
@@ -288,7 +291,7 @@ class ControlPlane:
         self._metrics.configure(declared.pools, models_served(config.routes))
         self._sizes.keep(pool.name for pool in config.pools)
         self._apply(declared)
-        self._scraper.watch(self._discovered.engines(declared))
+        self._scraper.watch(self._discovered.engines(declared), self._certificates.to_engines(config, declared))
         self._told.watch(told_caches.sources(config, declared))
         for part in self._parts:
             part.follow(config, declared)
@@ -311,6 +314,9 @@ class ControlPlane:
         """Have Envoy send what ``config`` needs, before it is decided by."""
         self._config = config
         self._publisher.publish(config)
+
+    def _renewed(self) -> None:
+        self._publisher.renewed()
 
     def _refused(self, reason: str) -> None:  # noqa: ARG002  it is in the log
         self._metrics.config_reloaded(taken=False)

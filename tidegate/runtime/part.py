@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from tidegate.certificates import Outgoing
 from tidegate.config import Config
 from tidegate.fleet.events import FleetChange, FleetEvent, PoolsDeclared
 from tidegate.fleet.state import Fleet
@@ -25,6 +26,7 @@ class Surroundings(NamedTuple):
         readjust: has every part's ``adjusted`` asked again, and what comes of it taken over.
         waiting_room: where requests wait, if it is this process that decides.
         shared: what counts for all replicas, through Redis, if anything does.
+        to_engines: says how to connect to endpoints that speak TLS, by address.
     """
 
     fleet: Fleet
@@ -34,6 +36,7 @@ class Surroundings(NamedTuple):
     readjust: Callable[[], None]
     waiting_room: WaitingRoom | None = None
     shared: SharedAllowance | None = None
+    to_engines: Callable[[Config, PoolsDeclared], Mapping[str, Outgoing]] = lambda *_: {}
 
 
 class Part:

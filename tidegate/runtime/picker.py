@@ -29,6 +29,7 @@ from tidegate.fleet.health import Reachability
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import PoolView
 from tidegate.runtime import ports, services, told_caches
+from tidegate.runtime.certificates import Certificates
 from tidegate.runtime.correlation import Correlation
 from tidegate.runtime.decider import Decider
 from tidegate.runtime.discovered import Discovered
@@ -82,6 +83,7 @@ class PickerPlane:
             random.SystemRandom(),
             lambda _, outcome, took: self._metrics.scraped(outcome, took),
         )
+        self._certificates = Certificates(self._metrics.registry, lambda: None)
         self._told = KvWatch(self._apply, self._metrics.kv_events, random.SystemRandom())
         self._watched = ConfigFile(file, config)
         self._discovered = Discovered(self._declare)
@@ -116,6 +118,7 @@ class PickerPlane:
                 running = [
                     tasks.create_task(self._scraper.run()),
                     tasks.create_task(self._told.run()),
+                    tasks.create_task(self._certificates.run()),
                     tasks.create_task(self._renew()),
                     tasks.create_task(self._tick()),
                     tasks.create_task(self._watched.watch(self._reloaded, self._refused)),
@@ -216,7 +219,9 @@ class PickerPlane:
         self._metrics.configure(declared.pools)
         self._health.follow(self._config, declared)
         self._apply(declared)
-        self._scraper.watch(self._discovered.engines(declared))
+        self._certificates.follow(self._config, declared)
+        secured = self._certificates.to_engines(self._config, declared)
+        self._scraper.watch(self._discovered.engines(declared), secured)
         self._told.watch(told_caches.sources(self._config, declared))
 
     async def _reloaded(self, config: Config) -> None:

@@ -8,6 +8,7 @@ from tidegate.config import Config
 from tidegate.fleet.view import PoolView
 from tidegate.telemetry.log import event
 from xds import build, pacing
+from xds.secrets import NO_MATERIAL, Material
 from xds.server import DiscoveryServer
 
 logger = logging.getLogger("tidegate.xds")
@@ -17,10 +18,15 @@ class Publisher:
     """Publishes the fleet's table whenever it is due."""
 
     def __init__(
-        self, discovery: DiscoveryServer, views: Callable[[], tuple[PoolView, ...]], clock: Callable[[], float]
+        self,
+        discovery: DiscoveryServer,
+        views: Callable[[], tuple[PoolView, ...]],
+        clock: Callable[[], float],
+        material: Callable[[Config], Material] = lambda _: NO_MATERIAL,
     ) -> None:
-        """Publish to ``discovery`` what ``views`` returns; ``clock`` gives seconds, monotonic."""
+        """Publish to ``discovery`` what ``views`` and ``material`` return; ``clock`` gives seconds, monotonic."""
         self._discovery = discovery
+        self._material = material
         self._views = views
         self._clock = clock
         self._changed = asyncio.Event()
@@ -30,11 +36,16 @@ class Publisher:
         """Say that the fleet may look different now."""
         self._changed.set()
 
+    def renewed(self) -> None:
+        """Say that certificates are others now, which is due at once."""
+        self._published = None
+        self._changed.set()
+
     def publish(self, config: Config) -> None:
         """Publish at once."""
         pools = self._views()
         try:
-            self._discovery.publish_groups(build.groups(config, pools))
+            self._discovery.publish_groups(build.groups(config, pools, self._material(config)))
         except ValueError as error:
             event(logger, "inconsistent snapshot, the last good one goes on", level=logging.ERROR, reason=str(error))
             return

@@ -21,7 +21,7 @@ from tidegate import addresses
 from tidegate.config_control import Control
 from tidegate.config_limits import MAX_BODY_BYTES
 from tidegate.config_tls import ServerTls
-from tidegate.runtime import credentials
+from tidegate.runtime import authorization, credentials
 
 STOP_SECONDS = 1.0
 """How long what is being answered may go on after the stop; nothing should take longer than a decision."""
@@ -75,6 +75,7 @@ async def ext_proc(
         begin=begin,
         health=health,
         tls=None if control.tls is None else credentials.for_asyncio(control.tls),
+        admits=authorization.admits(control.tls),
     )
     async with contextlib.AsyncExitStack() as listening:
         try:
@@ -96,13 +97,15 @@ async def grpc_server(
 ) -> AsyncIterator[None]:
     """Run a gRPC server with ``handlers`` and the standard health service, which says what ``health`` does.
 
+    Who may call what is as ``tls`` says.
     A message may have about ``max_bytes``. At the end it says that it serves no more, and its calls get ``grace``
     seconds.
 
     Raises:
         BindError: ``port`` on ``address`` cannot be bound.
     """
-    server = grpc.aio.server(options=grpc_transport.server_options(max_bytes))
+    asking = authorization.interceptors(tls)
+    server = grpc.aio.server(interceptors=asking, options=grpc_transport.server_options(max_bytes))
     server.add_generic_rpc_handlers(handlers)
     servicer = grpc_health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)

@@ -16,7 +16,9 @@ async def ask(subject: Subject, session: aiohttp.ClientSession) -> Found:
     """Ask for the page."""
     check = subject.check
     url = subject.url(check.path or api(subject.engine).health)
-    status, _ = await fetch.exchange(session, url, timeout_seconds=subject.seconds, max_bytes=MAX_BYTES)
+    status, _ = await fetch.exchange(
+        session, url, timeout_seconds=subject.seconds, max_bytes=MAX_BYTES, tls=subject.tls
+    )
     if status == check.status or (check.status is None and 200 <= status < 300):
         return PASSED
     found = by_status(status)

@@ -26,6 +26,7 @@ async def ask(subject: Subject, session: aiohttp.ClientSession) -> Found:
         timeout_seconds=subject.seconds,
         max_bytes=MAX_BYTES,
         body=form.question(model),
+        tls=subject.tls,
     )
     if status in {429, 503}:
         return Found(Finding.BUSY, "busy", f"status {status}")
@@ -41,7 +42,7 @@ async def ask(subject: Subject, session: aiohttp.ClientSession) -> Found:
 async def _first(subject: Subject, session: aiohttp.ClientSession, path: str) -> str:
     """Return the first model that it lists; empty where it lists none."""
     status, body = await fetch.exchange(
-        session, subject.url(path), timeout_seconds=subject.seconds, max_bytes=MAX_BYTES
+        session, subject.url(path), timeout_seconds=subject.seconds, max_bytes=MAX_BYTES, tls=subject.tls
     )
     try:
         return min(listed(body), default="") if status == 200 else ""

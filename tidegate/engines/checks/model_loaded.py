@@ -14,7 +14,9 @@ from tidegate.engines.model_list import MAX_BYTES, NotAListError, listed
 async def ask(subject: Subject, session: aiohttp.ClientSession) -> Found:
     """Ask for the list of models."""
     url = subject.url(subject.check.path or api(subject.engine).models)
-    status, body = await fetch.exchange(session, url, timeout_seconds=subject.seconds, max_bytes=MAX_BYTES)
+    status, body = await fetch.exchange(
+        session, url, timeout_seconds=subject.seconds, max_bytes=MAX_BYTES, tls=subject.tls
+    )
     if status != 200:
         return by_status(status)
     try:
