@@ -154,6 +154,7 @@ EVERY_KEY: dict[str, Any] = {
                 "max_wait_seconds": 20.0,
                 "batch_max_wait_seconds": 200.0,
                 "batch_share": 0.5,
+                "kept_share": 0.25,
                 "ageing_seconds": 5.0,
                 "max_running": 64,
             },

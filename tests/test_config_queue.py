@@ -35,12 +35,14 @@ def test_everything_that_is_set_arrives() -> None:
         max_wait_seconds=6.0,
         batch_max_wait_seconds=7.0,
         batch_share=0.5,
+        kept_share=0.2,
         ageing_seconds=8.0,
         max_running=9,
     )
     settings = queue.settings({"acme": 2.0}, 1)
     assert settings.bounds == Bounds(10, 20, 2048, 4, 5)
     assert (settings.max_wait_seconds, settings.batch_max_wait_seconds, settings.ageing_seconds) == (6.0, 7.0, 8.0)
+    assert settings.kept_share == 0.2
     assert (settings.batch_share, settings.max_running, settings.weights) == (0.5, 9, (("acme", 2.0),))
 
 

@@ -51,6 +51,15 @@ class Queue(Section):
         allow_inf_nan=False,
         description="How much of an endpoint's batch and KV cache batch work may fill.",
     )
+    kept_share: float = Field(
+        0.15,
+        ge=0.0,
+        le=0.5,
+        allow_inf_nan=False,
+        description="The most of a pool's places that are kept free for requests of a higher priority that have yet to "
+        "come, out of the others' reach. How many are is learned from how often such requests come; none where they "
+        "do not.",
+    )
     ageing_seconds: float = Field(
         10.0,
         ge=0.1,
@@ -98,6 +107,7 @@ class Queue(Section):
             self.batch_share,
             self.max_running,
             tuple(weights.items()),
+            kept_share=self.kept_share,
         )
 
 

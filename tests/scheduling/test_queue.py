@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tidegate.scheduling.queue import REMEMBERED, Bounds, Full, Offer, Queue, Waiting
+from tidegate.scheduling.bands import REMEMBERED, Waiting
+from tidegate.scheduling.queue import Ahead, Bounds, Full, Offer, Queue
 
 NEVER = 1e9
 _numbers = itertools.count()
@@ -212,10 +213,29 @@ def test_who_is_ahead_counts_the_higher_bands_and_the_fair_shares_of_others() ->
         waiting("mine", tokens=100),
         *(waiting(tenant="b", tokens=10) for _ in range(50)),
     )
-    assert made.ahead("a", 0) == (1 + 1 + 11, 7, 100 + 110), "b may pass while a's own 100 tokens are served"
-    assert made.ahead("h", 1) == (1, 0, 7)
-    assert made.ahead("new", 2) == (0, 0, 0)
-    assert made.ahead("new", 0) == (1 + 2, 7, 100 + 10), "one of each other tenant"
+    assert made.ahead("a", 0)[:2] == (1 + 1 + 11, 7 + 100 + 110), "b may pass while a's own 100 tokens are served"
+    assert made.ahead("h", 1) == Ahead(1, 7, {}, waits=True)
+    assert made.ahead("new", 2) == Ahead(0, 0)
+    assert made.ahead("new", 0)[:2] == (1 + 2, 7 + 100 + 10), "one of each other tenant"
+
+
+def test_others_of_a_band_may_pass_until_they_have_had_as_much() -> None:
+    made = queue(waiting("mine", tokens=100), waiting(tenant="b", tokens=10), waiting(tenant="c", tokens=80), c=2.0)
+    of_mine = made.ahead("a", 0)
+    assert of_mine.tokens == 100 + 10 + 80
+    assert of_mine.rivals == {"b": 90, "c": 120}
+    assert of_mine.waits, "so may tenants of whom nothing waits"
+    of_new = made.ahead("new", 0)
+    assert not any(of_new.rivals.values())
+    assert not of_new.waits, "one of whom nothing waits is passed by nobody who comes later"
+
+
+def test_a_band_stands_higher_the_longer_its_oldest_waits_and_batch_work_stays_below_all_others() -> None:
+    made = queue(waiting(), waiting(priority=-2), ageing=10.0)
+    assert [made.rank(0, now) for now in (0.0, 5.0, 20.0)] == [0.0, 0.5, 2.0]
+    assert made.rank(7, 20.0) == 7, "nothing of it waits"
+    assert made.rank(-2, 10.0) == -1.0
+    assert -1e-9 < made.rank(-2, 1000.0) < 0.0
 
 
 def test_what_is_ahead_is_about_what_is_served_before() -> None:
@@ -229,11 +249,11 @@ def test_what_is_ahead_is_about_what_is_served_before() -> None:
         )
         for _ in range(20):
             made.take(0.0)
-        requests, higher, tokens = made.ahead("a", 0)
+        requests, tokens, *_ = made.ahead("a", 0)
         made.offer(waiting("mine", tenant="a", tokens=50, arrived=1.0))
         served = ids(drained(made))
         assert abs(served.index("mine") - requests) <= 4
-        assert higher + tokens > 0
+        assert tokens > 0
 
 
 def test_the_first_deadline_is_that_of_what_still_waits() -> None:
@@ -337,9 +357,10 @@ class AnyOrder(RuleBasedStateMachine):
             assert len(own) <= self.bounds.tenant_requests
             assert sum(one.tokens for one in own) <= self.bounds.tenant_tokens
         for tenant in "abcd":
-            requests, higher, tokens = self.queue.ahead(tenant, 1)
+            requests, tokens, rivals, _ = self.queue.ahead(tenant, 1)
             assert 0 <= requests <= len(self.model)
-            assert 0 <= higher + tokens <= self.queue.tokens
+            assert 0 <= tokens <= self.queue.tokens
+            assert all(more >= 0 for more in rivals.values())
         assert self.queue.first_deadline == min((one.deadline for one in self.model.values()), default=math.inf)
 
     def teardown(self) -> None:

@@ -7,7 +7,7 @@ from tests.scheduling.ask import A, B, C, ask, candidate, candidates
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.view import EndpointView
 from tidegate.scheduling.filters import fits
-from tidegate.scheduling.room import RAMP_REQUESTS, Room
+from tidegate.scheduling.room import RAMP_REQUESTS, Claim, Room
 
 
 def kept(room: Room, *endpoints: EndpointView, prompt: int = 100) -> list[str]:
@@ -34,7 +34,7 @@ def test_the_batch_is_the_endpoints_own_then_the_pools() -> None:
         B,
         C,
     ]
-    room.share = 0.5
+    room.claim = Claim(0.5)
     assert kept(room, candidate(B, requests=3), candidate(C, requests=2, max_running=6)) == [C]
 
 
@@ -44,7 +44,7 @@ def test_the_cache_counts_what_was_sent_and_what_is_reported_and_a_share_of_it_i
     reported = candidate(B, requests=1, tokens=10, kv_usage=0.95, kv_capacity=1000)
     free = candidate(C, requests=1, tokens=850, kv_capacity=1000)
     assert kept(room, sent, reported, free) == [C]
-    room.share = 0.9
+    room.claim = Claim(0.9)
     assert kept(room, sent, reported, free) == []
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from tidegate.fleet.capacity import capacity
 from tidegate.fleet.state import Fleet
+from tidegate.scheduling.bands import Waiting
 from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal, RefusalReason
 from tidegate.scheduling.line import (
     BATCH_BELOW,
@@ -29,7 +30,6 @@ from tidegate.scheduling.line import (
     Why,
     standing,
 )
-from tidegate.scheduling.queue import Waiting
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.room import Room
 from tidegate.scheduling.saturation import Objective, Saturations
@@ -114,18 +114,20 @@ class Admission:
             arrived=now,
             deadline=min(now + line.may_wait(asker.priority), asker.until),
         )
-        position, estimate = line.standing(waiting)
+        if not line.queue and (outcome := self._decided(line, request, asker.priority, now)) is not None:
+            return outcome
+        position, estimate = line.standing(waiting, now)
         # Only what was seen is reason enough to turn somebody away who might be served in time.
-        if estimate is not None and estimate > waiting.deadline - now and line.is_sure(asker.priority):
-            return line.turned_away(waiting, Why.TOO_LONG)
+        if estimate is not None and estimate > waiting.deadline - now and line.drain.is_sure:
+            return line.turned_away(waiting, Why.TOO_LONG, now)
         offer = line.queue.offer(waiting)
         for shed in offer.shed:
-            line.left(shed, now)
-            self._over.append(Over(self._places.pop(shed.id), line.turned_away(shed, Why.SHED)))
+            line.left(now)
+            self._over.append(Over(self._places.pop(shed.id), line.turned_away(shed, Why.SHED, now)))
         if offer.refused is not None:
-            return line.turned_away(waiting, Why.TENANT_FULL if offer.refused in TENANT_BOUNDS else Why.FULL)
+            return line.turned_away(waiting, Why.TENANT_FULL if offer.refused in TENANT_BOUNDS else Why.FULL, now)
         place = self._places[waiting.id] = Place(request, waiting, estimate, position)
-        line.entered(waiting, now)
+        line.entered(now)
         if line.queue.next(now) is waiting:
             self._dispatch(line, now)
             if waiting.id not in self._places:
@@ -161,7 +163,7 @@ class Admission:
         if place is not None:
             line = self._lines[place.pool]
             line.queue.leave(request_id)
-            line.left(place.waiting, now)
+            line.left(now)
         return place
 
     def turn_all_away(self, now: float) -> None:
@@ -169,8 +171,8 @@ class Admission:
         for line in self._lines.values():
             for waiting in tuple(line.queue):
                 line.queue.leave(waiting.id)
-                line.left(waiting, now)
-                self._over.append(Over(self._places.pop(waiting.id), line.turned_away(waiting, Why.STOPPING)))
+                line.left(now)
+                self._over.append(Over(self._places.pop(waiting.id), line.turned_away(waiting, Why.STOPPING, now)))
 
     def next_deadline(self) -> float:
         """Return when the time of the next request is up, in seconds; infinite while nothing waits."""
@@ -195,22 +197,27 @@ class Admission:
 
     def _dispatch(self, line: Line, now: float) -> None:
         """Let go those for whom there is room, in their order: where the first has to wait, all do."""
-        room, queue = line.room, line.queue
+        queue = line.queue
         while (first := queue.next(now)) is not None:
             place = self._places[first.id]
-            if first.priority < BATCH_BELOW and self._is_pressed(line, now):
-                return
-            room.share = line.settings.batch_share if first.priority < BATCH_BELOW else 1.0
-            try:
-                outcome = self._dispatcher.decide(place.request, now, in_turn=True)
-            finally:
-                room.share = 1.0
-            if isinstance(outcome, Refusal) and outcome.reason is RefusalReason.NO_ROOM:
+            if (outcome := self._decided(line, place.request, first.priority, now)) is None:
                 return
             queue.take(now)
             line.let_go(first, now)
             del self._places[first.id]
             self._over.append(Over(place, outcome))
+
+    def _decided(self, line: Line, request: InferenceRequest, priority: int, now: float) -> Decision | Refusal | None:
+        """Decide on a request whose turn it is; ``None`` if there is no room for it."""
+        if priority < BATCH_BELOW and self._is_pressed(line, now):
+            return None
+        room = line.room
+        usual, room.claim = room.claim, line.claim(priority, now)
+        try:
+            outcome = self._dispatcher.decide(request, now, in_turn=True)
+        finally:
+            room.claim = usual
+        return None if isinstance(outcome, Refusal) and outcome.reason is RefusalReason.NO_ROOM else outcome
 
     def _is_pressed(self, line: Line, now: float) -> bool:
         """Return whether interactive requests need all that there is, if they are to begin in time."""
@@ -220,14 +227,13 @@ class Admission:
 
     def _expire(self, line: Line, now: float) -> None:
         for waiting in line.queue.expire(now):
-            line.left(waiting, now)
-            self._over.append(Over(self._places.pop(waiting.id), line.turned_away(waiting, Why.EXPIRED)))
+            line.left(now)
+            self._over.append(Over(self._places.pop(waiting.id), line.turned_away(waiting, Why.EXPIRED, now)))
 
     def _learn(self, line: Line, now: float, request: InferenceRequest | None) -> None:
         """Learn how large the endpoints are, and how fast they should be with requests such as ``request``."""
-        line.learned_at = now
         endpoints = self._fleet.view(line.pool, now).endpoints if line.pool in self._fleet.pools else ()
-        line.room.learn(endpoints, now)
+        line.learn(endpoints, now)
         if request is not None and not line.drain.is_sure:
             prompt, output = max(1, request.prompt.tokens), request.output_tokens or 0
             served = 0.0

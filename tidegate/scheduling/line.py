@@ -2,19 +2,27 @@
 
 import enum
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tidegate.fleet.view import EndpointView
+from tidegate.scheduling.bands import Waiting
 from tidegate.scheduling.dispatch import Decision, Refusal
-from tidegate.scheduling.queue import Bounds, Full, Queue, Waiting
+from tidegate.scheduling.keeping import places_to_keep
+from tidegate.scheduling.queue import Ahead, Bounds, Full, Queue
 from tidegate.scheduling.request import InferenceRequest
-from tidegate.scheduling.room import Room
+from tidegate.scheduling.room import ALL, Claim, Room
 from tidegate.scheduling.wait import DrainRate
 
 BATCH_BELOW = 0
 """Requests of a lower priority than this are batch work."""
 
 TENANT_BOUNDS = (Full.TENANT_REQUESTS, Full.TENANT_TOKENS)
+
+PREFILL_BEHIND = 0.05
+"""Seconds of prefill that may be before an endpoint where more important requests come, for others: hardly any, since
+those would wait for that as well."""
 
 MOST_RETRY_SECONDS = 600
 """The longest that a client is told to stay away: nobody knows what will be then."""
@@ -32,6 +40,7 @@ class QueueSettings:
         batch_share: what batch work may fill of an endpoint's batch and KV cache, 0 to 1.
         max_running: the most requests in the batch of an endpoint that does not say so; ``None`` to learn it.
         weights: the tenants' shares by name; 1 for those not named.
+        kept_share: what may be kept free of all places for more important requests to come, at most, 0 to 1.
         ttft_seconds: what the time to the first token is meant to be; ``None`` where nobody said.
     """
 
@@ -43,6 +52,7 @@ class QueueSettings:
     max_running: int | None = None
     weights: tuple[tuple[str, float], ...] = ()
     ttft_seconds: float | None = None
+    kept_share: float = 0.15
 
 
 class Asker(NamedTuple):
@@ -152,8 +162,8 @@ class Standing(NamedTuple):
 class Line:
     """The queue of one pool.
 
-    The rate at which it is emptied is learned as a whole and for each priority: what the more important will take, who
-    have yet to come, is not ahead of a request, and keeps it waiting all the same.
+    It learns at what rate it is emptied, and by whom: what the more important will take, who have yet to come, is not
+    ahead of a request and keeps it waiting all the same; and it is why places are kept free for them (``keeping``).
     """
 
     def __init__(self, pool: str, settings: QueueSettings) -> None:
@@ -164,7 +174,7 @@ class Line:
         self.drain = DrainRate()
         self.prior: float | None = None
         self.learned_at = -math.inf
-        self._drains: dict[int, DrainRate] = {}
+        self._places = 0.0
 
     def configure(self, settings: QueueSettings) -> None:
         """Take over ``settings``; what waits stays."""
@@ -176,53 +186,82 @@ class Line:
         """Return how many seconds a request of ``priority`` may wait."""
         return self.settings.batch_max_wait_seconds if priority < BATCH_BELOW else self.settings.max_wait_seconds
 
-    def entered(self, waiting: Waiting, now: float) -> None:
-        """Take note that ``waiting`` was taken in at ``now`` (seconds)."""
+    def entered(self, now: float) -> None:
+        """Take note that a request was taken in at ``now`` (seconds)."""
         self.room.wanted = True
         self.drain.waits(now)
-        self._drains.setdefault(waiting.priority, DrainRate()).waits(now)
 
     def let_go(self, waiting: Waiting, now: float) -> None:
         """Take note that it was the turn of ``waiting``, which is out of the queue."""
-        self.drain.taken(waiting.tokens, now, empty=not self.queue)
-        band = waiting.priority
-        self._drains[band].taken(waiting.tokens, now, empty=not self.queue.holds(band))
+        self.drain.taken(waiting.tokens, now, empty=not self.queue, band=waiting.priority, tenant=waiting.tenant)
         self.room.wanted = bool(self.queue)
 
-    def left(self, waiting: Waiting, now: float) -> None:
-        """Take note that ``waiting`` is out of the queue for another reason."""
-        if not self.queue.holds(waiting.priority):
-            self._drains[waiting.priority].emptied(now)
+    def left(self, now: float) -> None:
+        """Take note that a request is out of the queue for another reason than its turn."""
         if not self.queue:
             self.drain.emptied(now)
             self.room.wanted = False
 
-    def standing(self, waiting: Waiting) -> tuple[int, float | None]:
-        """Return the place that ``waiting`` would have if it came now, and how many seconds it would wait."""
-        requests, higher, tokens = self.queue.ahead(waiting.tenant, waiting.priority)
-        tokens += waiting.tokens
-        own = self._drains.get(waiting.priority)
-        if own is None or not own.is_sure:
-            return requests + 1, self.drain.seconds_for(higher + tokens, self.prior)
-        before, then = self.drain.seconds_for(higher, self.prior), own.seconds_for(tokens)
-        return requests + 1, None if before is None or then is None else before + then
+    def learn(self, endpoints: Sequence[EndpointView], now: float) -> None:
+        """Learn how large the pool's ``endpoints`` are, at ``now`` (seconds)."""
+        self.learned_at = now
+        self.room.learn(endpoints, now)
+        self._places = self.room.places(endpoints, self.drain.tokens_each)
+        self.room.claim = self.usual(now)
 
-    def is_sure(self, priority: int) -> bool:
-        """Whether the rate of a priority was seen, and is not just thought to be."""
-        return priority in self._drains and self._drains[priority].is_sure
+    def claim(self, priority: int, now: float) -> Claim:
+        """Return what a request of ``priority`` may take at ``now`` (seconds), whose turn it is."""
+        # What batch work leaves to the others is its share, and among batch work nobody is in a hurry.
+        rank = max(self.queue.rank(priority, now), BATCH_BELOW)
+        share = self.settings.batch_share if priority < BATCH_BELOW else 1.0
+        above = self.drain.above(rank, now) if self.settings.kept_share else ()
+        if not above:
+            return ALL if share == 1.0 else Claim(share)
+        most = 0.0 if math.isinf(self._places) else self.settings.kept_share * self._places
+        kept = places_to_keep(sum(requests for *_, requests in above), self.drain.requests_per_second, most)
+        return Claim(share, kept, self.drain.tokens_each, PREFILL_BEHIND)
 
-    def turned_away(self, waiting: Waiting, why: Why) -> Turnaway:
-        """Return what to say to the client of a request that does not wait (any longer).
+    def usual(self, now: float) -> Claim:
+        """Return what a request may take at ``now`` (seconds) of which it is only known that it is no batch work."""
+        return self.claim(BATCH_BELOW, now)
+
+    def standing(self, waiting: Waiting, now: float) -> tuple[int, float | None]:
+        """Return the place that ``waiting`` would have if it came at ``now``, and how many seconds it would wait.
+
+        ``None`` where nothing is known of that, infinite where others take all that there is.
+        """
+        ahead = self.queue.ahead(waiting.tenant, waiting.priority)
+        overtaking = self._overtaking(waiting, ahead, now)
+        return ahead.requests + 1, self.drain.seconds_for(ahead.tokens + waiting.tokens, self.prior, overtaking)
+
+    def _overtaking(self, waiting: Waiting, ahead: Ahead, now: float) -> list[tuple[float, float]]:
+        """Return who comes later than ``waiting`` and goes first: tokens a second, and for how long from ``now``."""
+        priority, ageing = waiting.priority, self.settings.ageing_seconds
+        # Of a higher band, whoever comes before its lead is used up by ageing; batch work never catches up.
+        found = [
+            (tokens, math.inf if priority < BATCH_BELOW <= band else (band - priority) * ageing)
+            for band, tokens, _ in self.drain.above(priority, now)
+        ]
+        # Of its own band, tenants that have had less, until they have had as much.
+        rest, each = self.drain.others(priority, waiting.tenant, ahead.rivals.keys())
+        found += [(rate, ahead.rivals[name] / rate) for name, rate in each.items() if rate > 0]
+        if ahead.waits and rest > 0:
+            found.append((rest, math.inf))
+        return found
+
+    def turned_away(self, waiting: Waiting, why: Why, now: float) -> Turnaway:
+        """Return what to say at ``now`` (seconds) to the client of a request that does not wait (any longer).
 
         It is to come again when the queue is so short that it would go in time, and has room for it. Room there is as
         soon as anybody leaves; but that is had by whoever asks first, while what waits now has all gone by the time
         that the request's own turn would have come.
         """
-        position, estimate = self.standing(waiting)
+        position, estimate = self.standing(waiting, now)
         retry = self.drain.seconds_for(waiting.tokens, self.prior) or 0.0
         if estimate is not None:
             retry = max(retry, estimate if why in _NO_ROOM else estimate - (waiting.deadline - waiting.arrived))
-        return Turnaway(self.pool, why, estimate, position, min(MOST_RETRY_SECONDS, max(1, math.ceil(retry))))
+        told = None if estimate is None or math.isinf(estimate) else estimate
+        return Turnaway(self.pool, why, told, position, max(1, math.ceil(min(MOST_RETRY_SECONDS, retry))))
 
 
 def standing(line: Line, waiting: list[Waiting], now: float, *, batch: bool) -> Standing:

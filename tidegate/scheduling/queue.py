@@ -18,37 +18,12 @@ latest first; where those are too few, the request itself is refused.
 import enum
 import heapq
 import math
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """One request that waits.
-
-    Attributes:
-        id: its id, unique among those that wait.
-        tenant: who asks.
-        priority: its band; higher goes first.
-        tokens: what it will take of an engine: prompt and expected output; 1 or more.
-        bytes: what its body takes of memory while it waits.
-        arrived: when it came, in seconds on the caller's clock.
-        deadline: when it will no longer be waited for, likewise.
-    """
-
-    id: str
-    tenant: str
-    priority: int
-    tokens: int
-    bytes: int
-    arrived: float
-    deadline: float
-
-
-REMEMBERED = 1_024
-"""Tenants of whom nothing waits whose share is remembered, in each band."""
+from tidegate.scheduling.bands import Band, Sum, Tenant, Waiting
 
 _SLACK = 32
 """How many requests that left may stay in a heap, beyond as many as wait there."""
@@ -99,70 +74,21 @@ class Offer:
     shed: tuple[Waiting, ...] = ()
 
 
-@dataclass(slots=True)
-class _Sum:
-    requests: int = 0
-    tokens: int = 0
-    bytes: int = 0
-
-    def add(self, request: Waiting, sign: int = 1) -> None:
-        self.requests += sign
-        self.tokens += sign * request.tokens
-        self.bytes += sign * request.bytes
-
-
-@dataclass(slots=True)
-class _Tenant:
-    """What waits of one tenant in one band.
+class Ahead(NamedTuple):
+    """What goes before a request that has yet to come.
 
     Attributes:
-        virtual: its virtual time.
-        waiting: how many requests wait.
+        requests: how many that wait.
         tokens: their tokens.
-        heap: those by deadline, and some that left.
+        rivals: the other tenants of its band of whom something waits, and how many tokens each may have pass besides
+            those, if it asks for them in time.
+        waits: tenants of whom nothing waits may have something pass as well, when they come.
     """
 
-    virtual: float
-    waiting: int = 0
-    tokens: int = 0
-    heap: list[tuple[float, float, int, Waiting]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Band:
-    """What waits of one priority.
-
-    Attributes:
-        virtual: the virtual time of the tenant served last: where one that comes back begins.
-        waiting: what waits, in the order in which it came, by number.
-        tokens: its tokens.
-        tenants: those of whom something waits, by name.
-        ahead: the virtual times of those of whom nothing waits, where they are ahead of the band's: what they were
-            served counts when they come back, or asking for one thing at a time would be a way to get more.
-        arrivals: what waits by its arrival, and some that left.
-    """
-
-    virtual: float = 0.0
-    waiting: OrderedDict[int, Waiting] = field(default_factory=OrderedDict)
-    tokens: int = 0
-    tenants: dict[str, _Tenant] = field(default_factory=dict)
-    ahead: dict[str, float] = field(default_factory=dict)
-    arrivals: list[tuple[float, int, str]] = field(default_factory=list)
-
-    def tenant(self, name: str) -> _Tenant:
-        """Return the tenant ``name``, of whom something is going to wait."""
-        if (known := self.tenants.get(name)) is None:
-            known = self.tenants[name] = _Tenant(max(self.virtual, self.ahead.pop(name, 0.0)))
-        return known
-
-    def remember(self, name: str, virtual: float) -> None:
-        """Keep the virtual time of a tenant of whom nothing waits any more, if it says anything; a bounded number."""
-        if virtual <= self.virtual:
-            return
-        self.ahead[name] = virtual
-        if len(self.ahead) > REMEMBERED:
-            kept = sorted(self.ahead.items(), key=lambda item: -item[1])[: REMEMBERED // 2]
-            self.ahead = {tenant: time for tenant, time in kept if time > self.virtual}
+    requests: int
+    tokens: int
+    rivals: Mapping[str, float] = MappingProxyType({})
+    waits: bool = False
 
 
 class Queue:
@@ -179,10 +105,10 @@ class Queue:
             weights: the tenants' shares; 1 for those not named.
         """
         self.configure(bounds, ageing_seconds, weights)
-        self._bands: dict[int, _Band] = {}
+        self._bands: dict[int, Band] = {}
         self._live: dict[str, tuple[int, Waiting]] = {}
-        self._total = _Sum()
-        self._tenants: dict[str, _Sum] = {}
+        self._total = Sum()
+        self._tenants: dict[str, Sum] = {}
         self._deadlines: list[tuple[float, int, str]] = []
         self._numbers = 0
 
@@ -221,7 +147,7 @@ class Queue:
         """
         if request.id in self._live or request.tokens < 1:
             raise ValueError(f"request {request.id} waits already, or has no tokens")
-        own = self._tenants.get(request.tenant) or _Sum()
+        own = self._tenants.get(request.tenant) or Sum()
         if own.requests + 1 > self._bounds.tenant_requests:
             return Offer(Full.TENANT_REQUESTS)
         if own.tokens + request.tokens > self._bounds.tenant_tokens:
@@ -277,51 +203,56 @@ class Queue:
         self._gone(*self._live.pop(request.id))
         return request
 
-    def holds(self, priority: int) -> bool:
-        """Return whether something of this priority waits."""
-        return priority in self._bands
+    def rank(self, priority: int, now: float) -> float:
+        """Return with which priority those of ``priority`` stand at ``now`` (seconds), who have waited and aged."""
+        band = self._bands.get(priority)
+        rank = priority + (0.0 if band is None else self._aged(band, now))
+        # Not even the longest wait makes batch work anything else.
+        return rank if priority >= 0 else min(rank, math.nextafter(0.0, -1.0))
 
-    def ahead(self, tenant: str, priority: int) -> tuple[int, int, int]:
-        """Return how many requests, and how many tokens of higher bands and of its own, probably go before a new one.
+    def ahead(self, tenant: str, priority: int) -> "Ahead":
+        """Return what probably goes before a new request of ``tenant`` and ``priority``.
 
         Those of higher bands do, and of its own band, those of its tenant and of each other tenant as much as fair
-        shares let pass. Ageing and arrivals to come are left out, and that it may be more urgent than others of its
-        tenant: this is asked for every request, so it looks at tenants and not at all that waits.
+        shares let pass. That bands grow older is left out, and that it may be more urgent than others of its tenant:
+        this is asked for every request, so it looks at tenants and not at all that waits.
         """
         above = [band for number, band in self._bands.items() if number > priority]
-        requests, higher, tokens = sum(len(band.waiting) for band in above), sum(band.tokens for band in above), 0
+        requests, tokens = sum(len(band.waiting) for band in above), sum(band.tokens for band in above)
         if (band := self._bands.get(priority)) is None:
-            return requests, higher, tokens
+            return Ahead(requests, tokens)
         own = band.tenants.get(tenant)
         begins = max(band.virtual, band.ahead.get(tenant, 0.0)) if own is None else own.virtual
         if own is not None:
             requests, tokens = requests + own.waiting, tokens + own.tokens
             begins += own.tokens / self._weights.get(tenant, 1.0)
+        rivals: dict[str, float] = {}
         for name, other in band.tenants.items():
             if name != tenant:
                 # Until its virtual time is beyond the one at which ours begins; one request goes over.
                 pass_by = max(0.0, begins - other.virtual) * self._weights.get(name, 1.0)
                 share = min(1.0, pass_by / other.tokens + 1 / other.waiting)
                 requests, tokens = requests + round(share * other.waiting), tokens + round(share * other.tokens)
-        return requests, higher, tokens
+                rivals[name] = max(0.0, pass_by - other.tokens)
+        return Ahead(requests, tokens, rivals, waits=begins > band.virtual)
 
     # -- order
 
-    def _band_at(self, now: float) -> _Band:
+    def _band_at(self, now: float) -> Band:
         """Return the band whose oldest request stands highest, the higher band where two stand alike."""
         return max(self._bands.items(), key=lambda item: (item[0] >= 0, item[0] + self._aged(item[1], now), item[0]))[1]
 
-    def _aged(self, band: _Band, now: float) -> float:
+    def _aged(self, band: Band, now: float) -> float:
         return max(0.0, now - band.arrivals[0][0]) / self._ageing
 
-    def _tenant_of(self, band: _Band) -> tuple[str, _Tenant]:
+    def _tenant_of(self, band: Band) -> tuple[str, Tenant]:
         return min(band.tenants.items(), key=lambda item: (item[1].virtual, item[1].heap[0][:3]))
 
     # -- room
 
     def _room_for(self, request: Waiting) -> tuple[Waiting, ...] | Full:
         """Return whom to shed for ``request``, nobody if there is room, or the bound that stays broken whoever goes."""
-        over = _Sum(self._total.requests, self._total.tokens, self._total.bytes)
+        over = Sum(self._total.requests, self._total.tokens, self._total.bytes)
         over.add(request)
         if (full := self._over(over)) is None:
             return ()
@@ -335,7 +266,7 @@ class Queue:
                     return tuple(shed)
         return full
 
-    def _over(self, total: _Sum) -> Full | None:
+    def _over(self, total: Sum) -> Full | None:
         if total.requests > self._bounds.requests:
             return Full.REQUESTS
         if total.tokens > self._bounds.tokens:
@@ -349,8 +280,8 @@ class Queue:
         number = self._numbers
         self._live[request.id] = (number, request)
         self._total.add(request)
-        self._tenants.setdefault(request.tenant, _Sum()).add(request)
-        band = self._bands.setdefault(request.priority, _Band())
+        self._tenants.setdefault(request.tenant, Sum()).add(request)
+        band = self._bands.setdefault(request.priority, Band())
         band.waiting[number] = request
         band.tokens += request.tokens
         heapq.heappush(band.arrivals, (request.arrived, number, request.id))

@@ -14,7 +14,9 @@ Of an endpoint of which none of this is known nobody can say that it is full. It
 without a queue: unknown is not zero. A pool of such endpoints alone has no queue.
 """
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.view import EndpointView
@@ -81,9 +83,24 @@ class _Batch:
             self.size = None
 
 
-def _prefills(endpoint: EndpointView) -> bool:
-    """Return whether an endpoint has enough to prefill already."""
-    return endpoint.backlog * endpoint.pace.prefill_seconds > PREFILL_SECONDS
+class Claim(NamedTuple):
+    """What the request at hand may take.
+
+    Attributes:
+        share: of an endpoint's batch and KV cache, 0 to 1.
+        kept: places that it leaves free in the pool, for whoever is more important.
+        each: tokens that such a one takes; 0 is unknown.
+        prefill_seconds: seconds of prefill that may be before an endpoint.
+    """
+
+    share: float = 1.0
+    kept: int = 0
+    each: float = 0.0
+    prefill_seconds: float = PREFILL_SECONDS
+
+
+ALL = Claim()
+"""The claim of the most important."""
 
 
 class Room:
@@ -93,14 +110,14 @@ class Room:
         filter: leaves out those that have none; with nobody left, a request waits.
         wanted: requests wait for room, and whoever comes goes behind them.
         max_running: the most requests in the batch of an endpoint that does not say so; ``None`` to learn it.
-        share: of an endpoint's batch and KV cache, what the request at hand may fill; 0 to 1.
+        claim: what the request at hand may take.
     """
 
     def __init__(self, max_running: int | None = None) -> None:
         self.max_running = max_running
         self.filter = Filter("room", self.keep, hard=True)
         self.wanted = False
-        self.share = 1.0
+        self.claim = ALL
         self._kv: dict[str, float] = {}
         self._batches: dict[str, _Batch] = {}
         self._limits: dict[str, float] = {}
@@ -108,12 +125,14 @@ class Room:
         self._back: dict[str, float] = {}
         self._ramp: dict[str, float] = {}
 
-    def keep(  # noqa: C901  written out and without calls, as ``fits``: it is in the way of every request
+    def keep(  # noqa: C901, PLR0912  written out and without calls, as ``fits``: it is in the way of every request
         self, request: InferenceRequest, candidates: Sequence[EndpointView]
     ) -> Sequence[EndpointView]:
         """Return the candidates that have room for ``request``."""
         needed = request.prompt.tokens + (request.output_tokens or 0)
-        share, default, limits, ramp = self.share, self.max_running, self._limits, self._ramp
+        (share, keep, each, before), default, limits, ramp = self.claim, self.max_running, self._limits, self._ramp
+        if keep and sum(self._places(endpoint, each, free=True) for endpoint in candidates) <= keep:
+            return []
         bounded = default is not None or bool(limits)
         kept: list[EndpointView] = []
         empty: list[EndpointView] = []
@@ -129,7 +148,7 @@ class Room:
                     continue
             if most is not None and endpoint.requests >= most * share:
                 continue
-            if endpoint.backlog and endpoint.requests and _prefills(endpoint):
+            if endpoint.backlog and endpoint.requests and endpoint.backlog * endpoint.pace.prefill_seconds > before:
                 continue
             if capacity is not None or vram is not None:
                 usage, least = endpoint.kv_usage, needed - endpoint.cached_tokens
@@ -152,6 +171,22 @@ class Room:
             # Nobody better was there: those that cannot be reached have no room either.
             return find("reachable").keep(request, kept)
         return kept
+
+    def places(self, endpoints: Sequence[EndpointView], each: float) -> float:
+        """Return how many requests of ``each`` so many tokens ``endpoints`` hold together; infinite is unknown."""
+        return sum(self._places(one, each) for one in endpoints if one.reachability is not Reachability.UNREACHABLE)
+
+    def _places(self, endpoint: EndpointView, each: float, *, free: bool = False) -> float:
+        """Return how many requests of ``each`` so many tokens an endpoint holds, or has room for."""
+        batch, cache = self.batch(endpoint), endpoint.kv_capacity_tokens
+        if cache is None:
+            cache = self._kv.get(endpoint.address)
+        places = math.inf
+        if batch is not None:
+            places = batch - endpoint.requests if free else batch
+        if cache is not None and each > 0:
+            places = min(places, ((cache - endpoint.tokens) if free else cache) / each)
+        return max(0.0, places)
 
     def _knows(self, candidates: Sequence[EndpointView]) -> bool:
         """Return whether it is known of anybody how large it is."""
