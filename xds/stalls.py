@@ -59,7 +59,7 @@ local function silent(watch, text) -- whether a piece brings nothing but comment
   if watch.open == IN_LINE then return text == "" end
   local first = string.byte(text, 1)
   if watch.open == AT_START and first ~= 58 and first ~= 10 and first ~= 13 and first then
-    return string.sub(text, 1, 11) == "event: ping" and not string.find(text, "event:", 12, true)
+    return first == 101 and string.sub(text, 1, 11) == "event: ping" and not string.find(text, "event:", 12, true)
   end
   return not string.find(text, "[\\r\\n][^:\\r\\n]")
 end

@@ -1,6 +1,6 @@
 """What becomes of pools and endpoints when they are declared anew: those that stay keep what is known of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
@@ -44,12 +44,19 @@ def declared(
 
 def related(members: Iterable[Member]) -> None:
     """Have those of ``members`` that are declared alike learn from one another."""
+
+    def of(alike: Sequence[Member]) -> None:
+        def changed(place: int) -> None:
+            alike[place].shown = None
+
+        Kin([member.work.rates for member in alike], changed)
+
     kin: dict[tuple[object, ...], list[Member]] = {}
     for member in members:
         spec = member.spec
         kin.setdefault((spec.gpu, spec.weight, spec.role, spec.models), []).append(member)
     for of_a_kind in kin.values():
-        Kin([member.work.rates for member in of_a_kind])
+        of(of_a_kind)
 
 
 def _declare(member: Member, endpoint: EndpointSpec, spec: PoolSpec, pool: PoolState, now: float) -> None:

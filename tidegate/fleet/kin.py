@@ -6,7 +6,7 @@ engine can bear, for where little runs a request more costs less than such an er
 expected of its kin until they show otherwise, and who is not known to differ counts as equal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidegate.fleet.rates import DECODE, PREFILL, TELLING, Rates, Scale
 
@@ -20,11 +20,15 @@ ONE_IN = 16
 class Kin:
     """Endpoints of one pool that were declared alike."""
 
-    __slots__ = ("_members", "_news")
+    __slots__ = ("_changed", "_members", "_news")
 
-    def __init__(self, members: Sequence[Rates]) -> None:
-        """Have ``members`` be one another's kin from now on."""
+    def __init__(self, members: Sequence[Rates], changed: Callable[[int], object] = int) -> None:
+        """Have ``members`` be one another's kin from now on.
+
+        ``changed`` is told the place of each whose pace has become another.
+        """
         self._members = tuple(members)
+        self._changed = changed
         self._news = 0
         for member in self._members:
             member.join(self.hear)
@@ -41,8 +45,9 @@ class Kin:
         self._news = 0
         prefill = alike([member.learned[PREFILL] for member in self._members])
         decode = alike([member.learned[DECODE] for member in self._members])
-        for member, *factors in zip(self._members, prefill, decode, strict=True):
-            member.count(*factors)
+        for place, member in enumerate(self._members):
+            if member.count(prefill[place], decode[place]):
+                self._changed(place)
 
 
 def alike(scales: Sequence[Scale]) -> list[float]:

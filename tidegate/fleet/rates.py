@@ -171,12 +171,14 @@ class Rates:
         """Have ``settle``, told of news, say from now on what counts of what is learned: it calls ``count``."""
         self._settle = settle
 
-    def count(self, prefill: float, decode: float) -> None:
-        """Have these logarithms count as its factors."""
+    def count(self, prefill: float, decode: float) -> bool:
+        """Have these logarithms count as its factors; return whether that changes anything."""
         self._settled = (self.learned[0].log, self.learned[1].log)
-        if (prefill, decode) != self._applied:
-            self._applied = prefill, decode
-            self._changed()
+        if (prefill, decode) == self._applied:
+            return False
+        self._applied = prefill, decode
+        self._changed()
+        return True
 
     def settle(self) -> None:
         """Have what was learned count, as far as its kin let it."""
