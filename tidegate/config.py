@@ -19,7 +19,7 @@ from tidegate.config_breaker import Breaker
 from tidegate.config_checks import DEFAULT_CHECKS, Check, unasked
 from tidegate.config_control import Control, nowhere
 from tidegate.config_discovery import Discovery
-from tidegate.config_envoys import Envoys, listener_of, listening, looping, misplaced
+from tidegate.config_envoys import Envoys, listener_of, listening, looping, misplaced, ungrouped
 from tidegate.config_health import Health
 from tidegate.config_kv_events import KvEvents, untold
 from tidegate.config_limits import Limits
@@ -255,7 +255,7 @@ class Config(Section):
         secured = [(f"pools[{at}].tls", pool.tls) for at, pool in enumerate(self.pools)]
         faults += exposed([*listening(self.listener, self.envoys), *secured], guarded=self.control.is_guarded)
         faults += unguarded(self.agents)
-        faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools), *_ungrouped(self)]
+        faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools), *ungrouped(self.envoys, self.envoy.group)]
         faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
         faults += senseless(
             self.routes, self.pools, self.unknown_paths.pool, [pool.mirror.pool for pool in self.pools if pool.mirror]
@@ -306,14 +306,6 @@ def _ports_taken_twice(config: Config) -> Iterator[str]:
     for (first, one, port), (second, other, again) in itertools.combinations(listening, 2):
         if port == again and addresses.overlap(one, other):
             yield f"{second}: {addresses.joined(other, port)} is taken already by {first}; expected a port of its own"
-
-
-def _ungrouped(config: Config) -> Iterator[str]:
-    if config.envoy.group is not None:
-        try:
-            config.envoys.node(config.envoy.group)
-        except ValueError as error:
-            yield f"envoy.group: {error}"
 
 
 def _passed_nowhere(config: Config) -> Iterator[str]:

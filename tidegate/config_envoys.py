@@ -203,6 +203,15 @@ def looping(envoys: Envoys, endpoints: Mapping[str, str]) -> Iterator[str]:
                 yield f"{key}: {address} is where envoys.groups[{at}] listens for clients; expected an engine"
 
 
+def ungrouped(envoys: Envoys, group: str | None) -> Iterator[str]:
+    """Find that the Envoy of `tidegate up` would not be of ``group``, of which it is to be."""
+    if group is not None:
+        try:
+            envoys.node(group)
+        except ValueError as error:
+            yield f"envoy.group: {error}"
+
+
 def listening(listener: Listener, envoys: Envoys) -> Iterator[tuple[str, ListenerTls | None]]:
     """Yield how each listener is secured, by its key."""
     yield "listener.tls", listener.tls
