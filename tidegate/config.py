@@ -19,7 +19,7 @@ from tidegate.config_breaker import Breaker
 from tidegate.config_checks import DEFAULT_CHECKS, Check, unasked
 from tidegate.config_control import Control, nowhere
 from tidegate.config_discovery import Discovery
-from tidegate.config_envoys import Envoys, listener_of, looping, misplaced
+from tidegate.config_envoys import Envoys, listener_of, listening, looping, misplaced, ungrouped
 from tidegate.config_health import Health
 from tidegate.config_kv_events import KvEvents, untold
 from tidegate.config_limits import Limits
@@ -252,8 +252,10 @@ class Config(Section):
     def _whole(self) -> "Config":
         """Check what no key can say alone; a line for each fault."""
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *nowhere(self.control), *_loops(self)]
-        faults += [*unguarded(self.agents), *_exposed(self)]
-        faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools), *_ungrouped(self)]
+        secured = [(f"pools[{at}].tls", pool.tls) for at, pool in enumerate(self.pools)]
+        faults += exposed([*listening(self.listener, self.envoys), *secured], guarded=self.control.is_guarded)
+        faults += unguarded(self.agents)
+        faults += [*_passed_nowhere(self), *_unfit_for_envoy(self.pools), *ungrouped(self.envoys, self.envoy.group)]
         faults += [*config_tenants.faults(self.tiers, self.tenants, self.keys, self.authentication), *_unasked(self)]
         faults += senseless(
             self.routes, self.pools, self.unknown_paths.pool, [pool.mirror.pool for pool in self.pools if pool.mirror]
@@ -306,28 +308,10 @@ def _ports_taken_twice(config: Config) -> Iterator[str]:
             yield f"{second}: {addresses.joined(other, port)} is taken already by {first}; expected a port of its own"
 
 
-def _ungrouped(config: Config) -> Iterator[str]:
-    if config.envoy.group is not None:
-        try:
-            config.envoys.node(config.envoy.group)
-        except ValueError as error:
-            yield f"envoy.group: {error}"
-
-
 def _passed_nowhere(config: Config) -> Iterator[str]:
     pool, names = config.unknown_paths.pool, [pool.name for pool in config.pools]
     if pool is not None and pool not in names:
         yield f"unknown_paths.pool: expected one of {', '.join(names)}, not {shown(pool)}"
-
-
-def _exposed(config: Config) -> Iterator[str]:
-    guarded = config.control.tls is not None or config.control.is_local
-    yield from exposed("listener.tls", config.listener.tls, guarded=guarded)
-    for at, group in enumerate(config.envoys.groups):
-        own = None if group.listener is None else group.listener.tls
-        yield from exposed(f"envoys.groups[{at}].listener.tls", own, guarded=guarded)
-    for at, pool in enumerate(config.pools):
-        yield from exposed(f"pools[{at}].tls", pool.tls, guarded=guarded)
 
 
 def _unfit_for_envoy(pools: Sequence[Pool]) -> Iterator[str]:
@@ -366,8 +350,8 @@ def _loops(config: Config) -> Iterator[str]:
                 )
 
 
-def load(path: Path) -> Config:
-    """Read and check the file at ``path``.
+def load(path: Path, context: str | None = None) -> Config:
+    """Read and check the file at ``path``, in a ``context`` such as ``FOLLOWED``.
 
     Raises:
         ConfigError: it is missing, unreadable, too large, not YAML, or says something that is not understood.
@@ -376,7 +360,7 @@ def load(path: Path) -> Config:
         text = read(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a YAML file") from None
-    return parse(text, str(path))
+    return parse(text, str(path), context)
 
 
 def read(path: Path) -> bytes:
@@ -389,8 +373,8 @@ def read(path: Path) -> bytes:
         return file.read(MAX_FILE_BYTES + 1)
 
 
-def parse(text: bytes, name: str) -> Config:
-    """Check ``text``; ``name`` stands for the file in messages.
+def parse(text: bytes, name: str, context: str | None = None) -> Config:
+    """Check ``text``; ``name`` stands for the file in messages, ``context`` is as for ``load``.
 
     Raises:
         ConfigError: see ``load``.
@@ -406,6 +390,6 @@ def parse(text: bytes, name: str) -> Config:
         raise ConfigError(f"{name}: expected a mapping with the keys {', '.join(Config.model_fields)}")
     try:
         # Through JSON, because pydantic's strict mode then takes a list for a tuple and still no "8080" for a number.
-        return Config.model_validate_json(json.dumps(data))
+        return Config.model_validate_json(json.dumps(data), context=context)
     except ValidationError as error:
         raise ConfigError("\n".join(f"{name}: {line}" for line in lines(error, Config))) from None

@@ -60,9 +60,10 @@ class Control(Section):
         return self.ext_proc_port if self.ext_proc_transport == "h2" and self.workers == 1 else self.xds_port
 
     @property
-    def is_local(self) -> bool:
-        """Whether it is on this machine alone that the control plane can be reached."""
-        return addresses.is_loopback(self.address) and addresses.is_loopback(self.reached_at)
+    def is_guarded(self) -> bool:
+        """Whether what Envoy is told is told to nobody else: over TLS, or on this machine alone."""
+        local = addresses.is_loopback(self.address) and addresses.is_loopback(self.reached_at)
+        return local or self.tls is not None
 
     @property
     def reached_at(self) -> str:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wi
 from tidegate.config_mirror import Mirrored
 from tidegate.config_routes import Route
 from tidegate.config_sections import Listener
+from tidegate.config_tls import ListenerTls
 from tidegate.config_values import PoolName, Section
 from tidegate.faults import fault, shown
 
@@ -200,6 +201,22 @@ def looping(envoys: Envoys, endpoints: Mapping[str, str]) -> Iterator[str]:
         for key, address in endpoints.items():
             if group.listener is not None and group.listener.is_at(address):
                 yield f"{key}: {address} is where envoys.groups[{at}] listens for clients; expected an engine"
+
+
+def ungrouped(envoys: Envoys, group: str | None) -> Iterator[str]:
+    """Find that the Envoy of `tidegate up` would not be of ``group``, of which it is to be."""
+    if group is not None:
+        try:
+            envoys.node(group)
+        except ValueError as error:
+            yield f"envoy.group: {error}"
+
+
+def listening(listener: Listener, envoys: Envoys) -> Iterator[tuple[str, ListenerTls | None]]:
+    """Yield how each listener is secured, by its key."""
+    yield "listener.tls", listener.tls
+    for at, group in enumerate(envoys.groups):
+        yield f"envoys.groups[{at}].listener.tls", None if group.listener is None else group.listener.tls
 
 
 def listener_of(envoys: Envoys, group: str | None, listener: Listener) -> tuple[str, Listener]:

@@ -1,13 +1,13 @@
 """The parts of the configuration that say how connections are secured: with clients, engines, Envoy and agents."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from tidegate import addresses, certificates, pem
-from tidegate.config_values import CHECKED, AbsolutePath, Section, ServerName
+from tidegate.config_values import CHECKED, FOLLOWED, AbsolutePath, Section, ServerName
 from tidegate.faults import fault, shown
 
 _TRUST_DOMAIN = r"^[a-z0-9._-]{1,255}$"
@@ -67,7 +67,7 @@ class ListenerTls(Section):
 
     @model_validator(mode="after")
     def _usable(self, info: ValidationInfo) -> Self:
-        if info.context != CHECKED and self.read_by == "tidegate":
+        if info.context not in {CHECKED, FOLLOWED} and self.read_by == "tidegate":
             _check(self.certificate, self.key, self.client_ca)
         return self
 
@@ -101,7 +101,7 @@ class PoolTls(Section):
             raise fault("expected certificate and key, or neither")
         if not self.san and self.server_name is None:
             raise fault("expected server_name or san: any certificate of these authorities would do else")
-        if info.context != CHECKED:
+        if info.context not in {CHECKED, FOLLOWED}:
             _check(self.certificate, self.key, self.ca)
         return self
 
@@ -165,9 +165,11 @@ class Tls(ServerTls):
     envoy: EnvoyTls = Field(description="What Envoy presents and accepts; files on Envoy's machine.")
 
 
-def exposed(place: str, tls: ListenerTls | PoolTls | None, *, guarded: bool) -> Iterator[str]:
-    """Find a private key that would be sent to whoever asks, in the clear; not where the connection is ``guarded``."""
-    if tls is None or guarded or tls.key is None or (isinstance(tls, ListenerTls) and tls.read_by == "envoy"):
-        return
-    other = ", or read_by: envoy," if isinstance(tls, ListenerTls) else ""
-    yield f"{place}: expected control.tls beside it{other} where the discovery service is not on a loopback address"
+def exposed(settings: Iterable[tuple[str, ListenerTls | PoolTls | None]], *, guarded: bool) -> Iterator[str]:
+    """Find private keys that would be sent to whoever asks, in the clear; not where the connection is ``guarded``."""
+    for place, tls in () if guarded else settings:
+        by_tidegate = isinstance(tls, PoolTls) or (tls is not None and tls.read_by == "tidegate")
+        if tls is not None and tls.key is not None and by_tidegate:
+            other = ", or read_by: envoy," if isinstance(tls, ListenerTls) else ""
+            where = "where the discovery service is not on a loopback address"
+            yield f"{place}: expected control.tls beside it{other} {where}"

@@ -17,6 +17,9 @@ from tidegate.tokens import model_file
 CHECKED = "checked"
 """The context of a validation whose files another process has looked at a moment ago."""
 
+FOLLOWED = "followed"
+"""The context of a validation after which certificates are followed: what is wrong with them now can be mended then."""
+
 
 def _ip(text: str) -> str:
     try:

@@ -15,9 +15,13 @@ from tidegate import addresses
 from tidegate.config_control import Control
 from tidegate.config_tls import ListenerTls, PoolTls
 from xds import secrets
-from xds.messages import ads
+from xds.messages import ads, seconds
 
 NAME = "envoy.transport_sockets.tls"
+FETCH_SECONDS = 5.0
+"""How long a cluster or a listener that is new to Envoy waits for its secrets, and an Envoy's start with it. Then it
+goes on without, which means that it makes no connection until they come."""
+
 TYPE_URL = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 
 
@@ -112,7 +116,9 @@ def _parameters() -> tls.TlsParameters:
 
 
 def _secret(name: str) -> tls.SdsSecretConfig:
-    return tls.SdsSecretConfig(name=name, sds_config=ads())
+    source = ads()
+    source.initial_fetch_timeout = seconds(FETCH_SECONDS)
+    return tls.SdsSecretConfig(name=name, sds_config=source)
 
 
 def _on_file(name: str, folder: str) -> tls.SdsSecretConfig:

@@ -37,7 +37,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         "misnamed": (by_name, {**to, "server_name": "other.internal"}),
         "strange": (by_uri, {**to, "ca": str(strangers.certificate), "san": [ENGINE]}),
         "shy": (by_uri, {"ca": str(engines.certificate), "san": [ENGINE]}),
+        "broken": (by_uri, {**to, "ca": str(folder / "broken.pem"), "san": [ENGINE]}),
     }
+    (folder / "broken.pem").write_text("no certificate")
     config = configuration([1])
     (first,) = config["pools"]
     # Those that are not accepted are only connected to by us, so that it is Envoy that has to notice.
@@ -74,6 +76,13 @@ def test_no_request_goes_to_any_other_engine_nor_from_anybody_else(fleet: Fleet,
     assert "error" in answer
 
 
+def test_a_pool_whose_files_are_broken_is_alone_in_that_and_comes_back_when_they_are_mended(fleet: Fleet) -> None:
+    assert fleet.stack.ask(model="broken")[0] == 503
+    assert "pools.broken.tls.ca" in fleet.stack.log()
+    (fleet.folder / "broken.pem").write_bytes((fleet.folder / "engines.pem").read_bytes())
+    until(lambda: fleet.stack.ask(model="broken")[0] == 200, 60, "it is mended")
+
+
 def test_envoy_comes_back_with_a_renewed_certificate_of_a_new_authority(fleet: Fleet) -> None:
     settings = fleet.stack.config["control"]["tls"]
     renewed = Authority(fleet.folder / "renewed")
@@ -84,10 +93,10 @@ def test_envoy_comes_back_with_a_renewed_certificate_of_a_new_authority(fleet: F
     assert fleet.stack.ask(model="known")[0] == 200
     before = fleet.stack.child("serve")
     before.kill()
-    until(lambda: _answers(fleet.stack), 60, "the new control plane serves an Envoy of the new authority")
+    until(
+        lambda: fleet.stack.ask(model="known")[0] == 200,
+        60,
+        "the new control plane serves an Envoy of the new authority",
+    )
     until(lambda: fleet.stack.total("tidegate_requests_total", outcome="ok") >= 1, 30, "and hears its log")
     until(lambda: fleet.stack.total("tidegate_xds_clients_behind") == 0, 30, "and has it follow")
-
-
-def _answers(stack: Stack) -> bool:
-    return stack.ask(model="known")[0] == 200

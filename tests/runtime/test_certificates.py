@@ -62,11 +62,13 @@ def test_envoy_is_sent_what_it_is_to_show_and_to_trust(tmp_path: Path) -> None:
     assert secrets == []
 
 
-def test_without_what_is_in_the_files_nothing_is_published(tmp_path: Path) -> None:
-    missing = build.snapshot(configured(tmp_path), []).consistent()
-    assert any(
-        f"names the Secret listener_certificate:{tmp_path}/edge.pem, which does not exist" in line for line in missing
-    )
+def test_one_broken_file_keeps_nothing_else_from_envoy(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    (tmp_path / "to-engines.key").write_text("broken")
+    material = made()[0].material(config)
+    assert {*material.identities} == {f"listener_certificate:{tmp_path}/edge.pem"}
+    missing = build.snapshot(config, [], material).consistent()
+    assert not [line for line in missing if "Secret" in line]
 
 
 def test_every_certificate_has_its_end_on_the_page(tmp_path: Path) -> None:

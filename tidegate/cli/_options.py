@@ -25,10 +25,13 @@ log_format_option: Callable[[F], F] = click.option(
 )
 
 
-def load_or_exit(file: Path) -> Config:
-    """Return the configuration in ``file``; say what is wrong with it and exit with status 2 when it cannot be used."""
+def load_or_exit(file: Path, context: str | None = None) -> Config:
+    """Return the configuration in ``file``; say what is wrong with it and exit with status 2 when it cannot be used.
+
+    ``context`` is as for ``load``.
+    """
     try:
-        return load(file)
+        return load(file, context)
     except ConfigError as error:
         click.echo(str(error), err=True)
         raise SystemExit(2) from None

@@ -6,6 +6,7 @@ import click
 
 from tidegate.cli._options import LogFormat, config_option, load_or_exit, log_format_option
 from tidegate.cli._plane import run_or_exit
+from tidegate.config_values import FOLLOWED
 from tidegate.runtime import descriptors
 from tidegate.runtime.picker import PickerPlane
 from tidegate.telemetry import log
@@ -21,7 +22,7 @@ def command(file: Path, log_format: LogFormat) -> None:
     """
     log.setup(log_format)
     descriptors.raise_limit()
-    config = load_or_exit(file)
+    config = load_or_exit(file, FOLLOWED)
     if config.tenants:
         # Nobody would ask for their keys, and it would look as if somebody did.
         click.echo(f"{file}: tenants: expected none for a picker: who may ask is for the gateway to say", err=True)

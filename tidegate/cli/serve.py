@@ -6,6 +6,7 @@ import click
 
 from tidegate.cli._options import LogFormat, config_option, load_or_exit, log_format_option
 from tidegate.cli._plane import run_or_exit
+from tidegate.config_values import FOLLOWED
 from tidegate.runtime import descriptors
 from tidegate.runtime.control_plane import ControlPlane
 from tidegate.telemetry import log
@@ -18,5 +19,5 @@ def command(file: Path, log_format: LogFormat) -> None:
     """Run the control plane: decisions, discovery, access-log intake, metrics. SIGHUP reloads the configuration."""
     log.setup(log_format)
     descriptors.raise_limit()
-    config = load_or_exit(file)
+    config = load_or_exit(file, FOLLOWED)
     run_or_exit(ControlPlane(config, file, log_format))

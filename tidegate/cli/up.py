@@ -12,6 +12,7 @@ from tidegate.cli import _welcome
 from tidegate.cli._options import LogFormat, load_or_exit, log_format_option
 from tidegate.cli.bootstrap import write_secrets
 from tidegate.config import Config
+from tidegate.config_values import FOLLOWED
 from tidegate.runtime import demo, descriptors
 from tidegate.runtime.envoy_binary import EnvoyMissingError, locate
 from tidegate.runtime.local_stack import Stack, StartError
@@ -44,7 +45,7 @@ def command(file: Path | None, log_format: LogFormat) -> None:
 
 
 def _run(file: Path, *, demo_engines: bool, log_format: LogFormat) -> None:
-    config = load_or_exit(file)
+    config = load_or_exit(file, FOLLOWED)
     with tempfile.TemporaryDirectory(prefix="tidegate-envoy-") as secrets:
         write_secrets(Path(secrets), bootstrap.secret_files(config))
         _run_stack(config, file, secrets, demo_engines=demo_engines, log_format=log_format)

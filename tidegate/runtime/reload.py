@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tidegate.config import Config, ConfigError, parse, read
+from tidegate.config_values import FOLLOWED
 from tidegate.telemetry.log import event
 
 logger = logging.getLogger("tidegate.config")
@@ -105,7 +106,7 @@ class ConfigFile:
     ) -> None:
         try:
             # In a thread: a thousand endpoints take a fifth of a second to parse.
-            wanted = await asyncio.to_thread(parse, text, str(self._path))
+            wanted = await asyncio.to_thread(parse, text, str(self._path), FOLLOWED)
             refuse_fixed(self._current, wanted, str(self._path))
         except ConfigError as error:
             self._refuse(str(error), refused)
