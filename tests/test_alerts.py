@@ -14,7 +14,9 @@ from tidegate.fleet.state import Fleet
 from tidegate.runtime import parts
 from tidegate.runtime.certificates import Certificates
 from tidegate.runtime.part import Surroundings
+from tidegate.runtime.xds_clients import XdsClients
 from tidegate.telemetry import sharing
+from xds.server import DiscoveryServer
 
 PROMETHEUS = Path(__file__).resolve().parent.parent / "deploy" / "prometheus"
 ENDPOINT = 'job="tidegate",instance="c:9090",pool="p",endpoint="10.0.0.1:8000"'
@@ -34,6 +36,7 @@ FIRING: dict[str, dict[str, str]] = {
     "TidegateWithoutEnvoy": {f"tidegate_xds_open_streams{{{CONTROL}}}": "1x10 0x50"},
     # The first rejection of all: a series that begins with 1.
     "TidegateConfigurationRejectedByEnvoy": {f'tidegate_xds_nacks_total{{{CONTROL},type="listener"}}': "_x50 1x10"},
+    "TidegateEnvoyRefused": {f"tidegate_xds_refused_streams_total{{{CONTROL}}}": "0x50 1x10"},
     "TidegateFailsOpen": {f"tidegate_failed_open_total{{{POOL}}}": "_x50 3x10"},
     "TidegateReloadRefused": {f"tidegate_config_last_reload_success{{{CONTROL}}}": "1x10 0x50"},
     "TidegateErrors": {
@@ -70,6 +73,7 @@ QUIET: dict[str, str] = {
     f'tidegate_endpoint_health{{{ENDPOINT},status="healthy"}}': "1x60",
     f"tidegate_xds_open_streams{{{CONTROL}}}": "1x60",
     f'tidegate_xds_nacks_total{{{CONTROL},type="listener"}}': "3x60",
+    f"tidegate_xds_refused_streams_total{{{CONTROL}}}": "2x60",
     f"tidegate_failed_open_total{{{POOL}}}": "7x60",
     f"tidegate_config_last_reload_success{{{CONTROL}}}": "1x60",
     f'tidegate_requests_total{{{POOL},outcome="ok"}}': "0+99x60",
@@ -156,6 +160,7 @@ def test_the_metrics_that_alerts_ask_for_are_on_the_page() -> None:
     config = parsed({"agents": {}, "pools": [{"name": "p", "endpoints": [{"address": "10.0.0.1:8000"}]}]})
     parts.made(Surroundings(Fleet(45.0), lambda _: None, counting, config, lambda: None))
     Certificates(counting.registry, lambda: None)
+    XdsClients(DiscoveryServer(lambda _: None), counting)
     sharing.SharingFigures(counting.registry).watch(lambda: (True, "", 1, 1))
     page = counting.render().decode()
     exported = set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))

@@ -89,8 +89,8 @@ async def test_no_request_is_lost_over_two_hundred_changes_of_every_kind(api_typ
         assert await gateway.envoy.stat("cluster_manager.warming_clusters") == 0
         assert await gateway.envoy.stat("listener_manager.total_listeners_warming") == 0
         assert await gateway.envoy.stat("listener_manager.listener_create_failure") == 0
-        assert await gateway.envoy.stat("listener_manager.listener_modified") == pushed[LISTENER]
-        assert await gateway.envoy.stat("cluster_manager.cluster_modified") == pushed[CLUSTER]
+        assert await gateway.envoy.stat("listener_manager.listener_modified") >= pushed[LISTENER]
+        assert await gateway.envoy.stat("cluster_manager.cluster_modified") >= pushed[CLUSTER]
 
 
 async def flow(gateway: Gateway, over: asyncio.Event) -> Counter[int]:
