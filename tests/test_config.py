@@ -10,8 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 from tests.configurations import EVERY_KEY, EXAMPLE, changed, faults, parsed
 from tests.tokens.model_files import write
-from tidegate.config import Config, Endpoint, Pool, parse
+from tidegate.config import Config, Pool, parse
 from tidegate.config_control import Control
+from tidegate.config_endpoint import Endpoint
 from tidegate.scheduling import filters, pickers, scorers
 
 # What it may say

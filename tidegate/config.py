@@ -13,12 +13,13 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from tidegate import addresses, config_tenants, strict_yaml
-from tidegate.choice_config import DecisionLog, Filter, Policy, Role, Scorer, weighed_for_nothing
-from tidegate.config_agents import Agents, GpuUuids, Node, Vram, unguarded
+from tidegate.choice_config import DecisionLog, Filter, Policy, Scorer, weighed_for_nothing
+from tidegate.config_agents import Agents, Vram, unguarded
 from tidegate.config_breaker import Breaker
 from tidegate.config_checks import DEFAULT_CHECKS, Check, unasked
 from tidegate.config_control import Control, nowhere
 from tidegate.config_discovery import Discovery
+from tidegate.config_endpoint import Endpoint
 from tidegate.config_envoys import Envoys, listener_of, listening, looping, misplaced, ungrouped
 from tidegate.config_health import Health
 from tidegate.config_kv_events import KvEvents, untold
@@ -36,11 +37,8 @@ from tidegate.config_tenants import Authentication, Key, Tenant, Tier
 from tidegate.config_tls import PoolTls, exposed
 from tidegate.config_values import (
     Engine,
-    Gpu,
-    IpAndPort,
     Model,
     PoolName,
-    Port,
     Seconds,
     Section,
     TokenizerFile,
@@ -54,33 +52,6 @@ MAX_FILE_BYTES, MAX_OPEN_PATTERN_BYTES = 1_048_576, 64
 
 class ConfigError(Exception):
     """The configuration cannot be used; one line for each fault, naming the file, the key and what was expected."""
-
-
-class Endpoint(Section):
-    """One engine."""
-
-    address: IpAndPort = Field(description="Its ip:port; IPv6 in brackets.")
-    weight: int = Field(1, ge=1, le=1000, description="Relative capacity.")
-    role: Role = Field("both", description="What it does where prefill and decode are taken apart.")
-    models: tuple[Model, ...] = Field((), description="The model names it serves, of its pool's; empty: all of them.")
-    max_running: int | None = Field(None, ge=1, le=100_000, description="The most requests in its batch, if known.")
-    gpu: Gpu | None = Field(
-        None,
-        description="What it runs on: how fast `predicted_latency` takes it for until its requests have shown it.",
-    )
-    node: Node | None = Field(
-        None,
-        description="The GPU host that it runs on, by the name that its agent reports as; by default the one that is "
-        "named by its IP address.",
-    )
-    gpus: GpuUuids = Field((), description="The UUIDs of the GPUs there that it runs on; empty: all of the node's.")
-    drain: bool = Field(default=False, description="Whether it gets nothing new; what it has may finish.")
-    kv_events_port: Port | None = Field(
-        None, description="Where it publishes KV events, where that differs from its pool's `kv_events.port`."
-    )
-    kv_events_replay_port: Port | None = Field(
-        None, description="Where it repeats them, where that differs from its pool's `kv_events.replay_port`."
-    )
 
 
 class Pool(Section):

@@ -16,7 +16,8 @@ def test_addresses_that_other_machines_have_are_allowed(address: str) -> None:
     "address",
     [
         *("127.0.0.1:80", "127.9.9.9:1", "[::1]:80", "169.254.169.254:80", "[fe80::1]:80", "224.0.0.1:1"),
-        *("[ff02::1]:1", "255.255.255.255:1", "240.0.0.1:1"),
+        *("[ff02::1]:1", "255.255.255.255:1", "240.0.0.1:1", "0.0.0.0:1", "[::]:1"),
+        *("[::ffff:127.0.0.1]:1", "[::ffff:169.254.169.254]:1", "[64:ff9b::a9fe:a9fe]:1"),
     ],
 )
 def test_addresses_of_this_machine_and_of_metadata_services_are_not(address: str) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from tidegate import strict_yaml
-from tidegate.config import MAX_FILE_BYTES, Endpoint, read
+from tidegate.config import MAX_FILE_BYTES, read
 from tidegate.config_discovery import FileSource
+from tidegate.config_endpoint import Endpoint
 from tidegate.config_values import Engine, Section
 from tidegate.discovery.contract import MAX_ENDPOINTS, Failed, Found, Reset, Tell, waited
 from tidegate.discovery.static import specified

@@ -1,7 +1,8 @@
 """The source ``static``: the endpoints are those that the configuration file lists."""
 
 from tidegate import config_readiness
-from tidegate.config import Config, Endpoint
+from tidegate.config import Config
+from tidegate.config_endpoint import Endpoint
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import PoolsDeclared
 from tidegate.fleet.kv_bytes import expected
