@@ -153,6 +153,22 @@ class Rewritten(NamedTuple):
     withhold: bool
 
 
+class Way(NamedTuple):
+    """How Envoy is to go about it.
+
+    Attributes:
+        timeout: how many seconds the whole request may take; ``None`` where its route and pool alone bound it.
+        path: by which path the engine is asked; empty for the client's.
+        bounds: what bounds it in place of what its pool says, as Envoy knows it; empty for nothing.
+    """
+
+    timeout: float | None = None
+    path: str = ""
+    bounds: str = ""
+
+
+AS_IT_IS = Way()
+
 CONTINUE = ext_proc_pb2.ProcessingResponse(request_headers=ext_proc_pb2.HeadersResponse()).SerializeToString()
 """The reply to headers that asks for the body."""
 
@@ -165,16 +181,15 @@ def decision_on_headers(
     request: InferenceRequest,
     decision: Decision,
     usage: Usage = Usage.CHAT_COMPLETIONS,
+    way: Way = AS_IT_IS,
     *,
-    timeout: float | None = None,
     read: bool = False,
     told: Mapping[str, str] | None = None,
-    path: str = "",
 ) -> bytes:
     """Return the reply to the headers of a request without a body, likewise."""
     reply = ext_proc_pb2.ProcessingResponse()
-    _send_on(reply.request_headers.response, timeout)
-    _describe(reply, request, decision, usage, read=read, path=path)
+    _send_on(reply.request_headers.response, way.timeout)
+    _describe(reply, request, decision, usage, way, read=read)
     if told is not None:
         _tell(reply, told)
     return reply.SerializeToString()
@@ -184,22 +199,19 @@ def decision_on_body(
     request: InferenceRequest,
     decision: Decision,
     usage: Usage = Usage.CHAT_COMPLETIONS,
+    way: Way = AS_IT_IS,
     rewritten: Rewritten | None = None,
     *,
-    timeout: float | None = None,
     read: bool = False,
     told: Mapping[str, str] | None = None,
-    path: str = "",
 ) -> bytes:
     """Return the reply to the body that sends the request where ``decision`` says, ``rewritten`` if it was.
 
-    ``timeout`` is how many seconds the whole request may take, ``None`` where nothing but the pool bounds it; ``read``
-    says whether its answer will pass through here, ``told`` what the client is to be told of its limits, ``path`` by
-    which path the engine is asked, empty for the client's.
+    ``read`` says whether its answer will pass through here, ``told`` what the client is to be told of its limits.
     """
     reply = ext_proc_pb2.ProcessingResponse()
-    _send_on(reply.request_body.response, timeout)
-    _describe(reply, request, decision, usage, read=read, path=path)
+    _send_on(reply.request_body.response, way.timeout)
+    _describe(reply, request, decision, usage, way, read=read)
     if told is not None:
         _tell(reply, told)
     if rewritten is not None:
@@ -231,9 +243,9 @@ def _describe(
     request: InferenceRequest,
     decision: Decision,
     usage: Usage,
+    way: Way,
     *,
     read: bool,
-    path: str,
 ) -> None:
     namespaces = reply.dynamic_metadata.fields
     destination = namespaces[DESTINATION_NAMESPACE].struct_value.fields
@@ -251,8 +263,10 @@ def _describe(
     about["usage"].string_value = usage.value
     if read:
         about["read"].bool_value = True
-    if path:
-        about["path"].string_value = path
+    if way.path:
+        about["path"].string_value = way.path
+    if way.bounds:
+        about["bounds"].string_value = way.bounds
 
 
 def _tell(reply: ext_proc_pb2.ProcessingResponse, told: Mapping[str, str]) -> None:

@@ -97,6 +97,7 @@ class _Visit:
         "_answer",
         "_api",
         "_asked",
+        "_bounds",
         "_coding",
         "_deadline",
         "_decision",
@@ -134,7 +135,7 @@ class _Visit:
         self._held: str | None = None
         self._rewritten: codec.Rewritten | None = None
         self._pool = ""
-        self._path = ""
+        self._path = self._bounds = ""
         self._route = ""
         self._routes: Routes | None = None
         self._request_id = ""
@@ -279,6 +280,7 @@ class _Visit:
         who = Who(self._pool, self._session or parsed.session, tenant)
         found = await follow(routes, self._desk, api, stream, self._coding, parsed, who)
         self._pool, self._route, self._path = found.pool, found.route, found.path or self._path
+        self._bounds = found.bounds
         self._known["model"] = found.parsed.model
         if found.body is not None:
             self._rewritten = codec.Rewritten(found.body, "content-length" in stream.headers, withhold=False)
@@ -306,13 +308,14 @@ class _Visit:
         if self._api is None or self._request is None or self._decision is None:
             raise LocalProtocolError("a reply before there was a decision")
         usage, read = self._api.usage, self._decision.pool in self._desk.catalogue().reading
-        about, timeout = (self._request, self._decision, usage), self._timeout
+        about = self._request, self._decision, usage
         told = None if self._passage is None else self._passage.told
         if self._told is not None:
             told = self._told if told is None else {**told, **self._told}
+        way = codec.Way(self._timeout, self._path, self._bounds)
         if action is Action.ROUTE_HEADERS:
-            return codec.decision_on_headers(*about, timeout=timeout, read=read, told=told, path=self._path)
-        return codec.decision_on_body(*about, self._rewritten, timeout=timeout, read=read, told=told, path=self._path)
+            return codec.decision_on_headers(*about, way, read=read, told=told)
+        return codec.decision_on_body(*about, way, self._rewritten, read=read, told=told)
 
     def delivered(self) -> None:
         if self._held is not None:

@@ -24,6 +24,7 @@ class Routed(NamedTuple):
         route: the route's name; empty where there is none.
         path: by which the engine is asked; empty where the route does not say.
         body: what the engine is sent; ``None`` for what the client sent.
+        bounds: what bounds it in place of what its pool says, as Envoy knows it; empty for nothing.
     """
 
     parsed: ParsedBody
@@ -32,6 +33,7 @@ class Routed(NamedTuple):
     route: str = ""
     path: str = ""
     body: bytes | None = None
+    bounds: str = ""
 
 
 class Who(NamedTuple):
@@ -92,7 +94,7 @@ async def follow(
     if (counted.model, first.pool) != (wanted.model, route.pool):
         prompt = prompt._replace(uncorrected=None)
     body = None if wanted.model == parsed.model else await _renamed(desk, stream.body, coding, wanted.model)
-    return Routed(wanted, prompt, route.pool, route.name, route.rewrite_path, body)
+    return Routed(wanted, prompt, route.pool, route.name, route.rewrite_path, body, route.bounds)
 
 
 def _named(parsed: ParsedBody, model: str) -> ParsedBody:

@@ -218,6 +218,9 @@ EVERY_KEY: dict[str, Any] = {
             "rollout": None,
             "rewrite_model": "llama-3",
             "rewrite_path": "/v1/chat/completions",
+            "timeout_seconds": 60,
+            "idle_timeout_seconds": 10,
+            "retries": 1,
         },
     ],
 }

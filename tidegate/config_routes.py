@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final, NamedTuple, Protocol
 
 from pydantic import AfterValidator, Field, model_validator
 
 from tidegate.api_paths import ANSWERED_HERE, API_OF, FORMS, PATHS, own_path
 from tidegate.choice_config import one_of
 from tidegate.config_splits import MAX_SIDES, Rollout, Side, Sticky, split
-from tidegate.config_values import HeaderName, Model, PoolName, RewrittenModel, Section
+from tidegate.config_values import HeaderName, Model, PoolName, RewrittenModel, Seconds, Section
 from tidegate.faults import fault, shown
 from tidegate.scheduling.routes import HeaderRule
 from tidegate.scheduling.routes import Route as Traffic
@@ -79,6 +79,31 @@ class Header(Section):
         return HeaderRule(self.name, self.exact, self.prefix, self.present is not False)
 
 
+class Bounds(NamedTuple):
+    """What bounds a request; ``None`` is what its pool says.
+
+    Attributes:
+        timeout_seconds: how long it may take; 0 for any time.
+        idle_timeout_seconds: how long its answer may bring nothing.
+        retries: how often Envoy tries it again elsewhere.
+    """
+
+    timeout_seconds: float | None = None
+    idle_timeout_seconds: float | None = None
+    retries: int | None = None
+
+    @property
+    def key(self) -> str:
+        """What a decision says of them; empty where they are the pool's.
+
+        They are spelt out: while a new configuration reaches Envoy, a name could stand for others.
+        """
+        return "" if self == (None, None, None) else ",".join("" if one is None else f"{one:g}" for one in self)
+
+
+AS_THE_POOL: Final = Bounds()
+
+
 class Route(Section):
     """Requests that go to a pool whatever the models' patterns say. Of several routes the first that fits counts."""
 
@@ -111,6 +136,15 @@ class Route(Section):
     rewrite_path: PlainPath | None = Field(
         None, description="The path by which the engine is asked; the query stays as it is."
     )
+    timeout_seconds: Seconds | None = Field(
+        None, ge=0.0, description="How long its requests may take, in place of what their pool says; 0 for any time."
+    )
+    idle_timeout_seconds: Seconds | None = Field(
+        None, ge=0.001, description="How long their answers may bring nothing, in place of what their pool says."
+    )
+    retries: int | None = Field(
+        None, ge=0, le=10, description="How often Envoy tries them again elsewhere, in place of what their pool says."
+    )
 
     def traffic(self, at: int) -> Traffic:
         """Return the route that decisions keep to; ``at`` is its place."""
@@ -127,7 +161,13 @@ class Route(Section):
             rewrite_model=self.rewrite_model or "",
             rewrite_path=self.rewrite_path or "",
             split=shared,
+            bounds=self.bounds.key,
         )
+
+    @property
+    def bounds(self) -> Bounds:
+        """What bounds its requests in place of what their pool says."""
+        return Bounds(self.timeout_seconds, self.idle_timeout_seconds, self.retries)
 
     @property
     def pools(self) -> tuple[str, ...]:
@@ -180,6 +220,13 @@ def engine_paths(routes: Iterable[Route], pool: str) -> tuple[str, ...]:
     # Whatever its path, a request may go by its model.
     found |= {own_path(route.api) for route in routes if route.path and route.api}
     return tuple(sorted(found))
+
+
+def bounds_of(routes: Iterable[Route], pool: str) -> tuple[Bounds, ...]:
+    """Return what may bound a request to ``pool`` in place of what that says itself."""
+    return tuple(
+        {route.bounds.key: route.bounds for route in routes if route.bounds.key and pool in route.pools}.values()
+    )
 
 
 def paths_speaking(routes: Iterable[Route], *apis: str) -> tuple[str, ...]:

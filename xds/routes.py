@@ -14,7 +14,7 @@ from envoy_data_plane.google.protobuf import Any
 from protos import ai_pb2
 from tidegate.config import Config, Pool
 from tidegate.config_limits import Limits
-from tidegate.config_routes import engine_paths
+from tidegate.config_routes import AS_THE_POOL, Bounds, bounds_of, engine_paths
 from xds import credentials, fail_open, queues
 from xds.answer_filters import read_answers
 from xds.endings import another_may_do_better
@@ -101,21 +101,30 @@ def _of_pool(pool: Pool, config: Config) -> list[route.Route]:
     """Return one route for each form of usage, because it is the route that tells Envoy's reader which it is.
 
     Before them, the same for each path by which engines are asked in place of the client's: in one exchange a decision
-    cannot set ``:path``, and need not be allowed to.
+    cannot set ``:path``, and need not be allowed to. And before those, the same for whatever bounds requests in place
+    of what the pool says.
     """
     limits = config.limits
+    bounds = (*bounds_of(config.routes, pool.name), AS_THE_POOL)
     paths = (*engine_paths(config.routes, pool.name), None)
-    return [_decided(pool, limits, usage, path) for path in paths for usage in (*USAGE_PROTOCOLS, None)]
+    return [
+        _decided(pool, limits, usage, path, its)
+        for its in bounds
+        for path in paths
+        for usage in (*USAGE_PROTOCOLS, None)
+    ]
 
 
-def _decided(pool: Pool, limits: Limits, usage: str | None, path: str | None) -> route.Route:
+def _decided(pool: Pool, limits: Limits, usage: str | None, path: str | None, bounds: Bounds) -> route.Route:
     needed = [_decision_has("pool", pool.name)]
+    if bounds.key:
+        needed.append(_decision_has("bounds", bounds.key))
     if usage is not None:
         needed.append(_decision_has("usage", usage))
     if path is not None:
         needed.append(_decision_has("path", path))
     return route.Route(
-        name="/".join((pool.name, *(part.strip("/") for part in (usage, path) if part is not None))),
+        name="/".join((pool.name, *(part.strip("/") for part in (usage, path, bounds.key) if part))),
         match=route.RouteMatch(prefix="/", dynamic_metadata=needed),
         typed_per_filter_config={
             **({} if usage is None else {USAGE_FILTER: _usage_told_as(USAGE_PROTOCOLS[usage])}),
@@ -123,27 +132,30 @@ def _decided(pool: Pool, limits: Limits, usage: str | None, path: str | None) ->
         },
         # A retry needs the whole body again: what is not buffered is not retried.
         request_body_buffer_limit=limits.max_body_bytes,
-        route=_to_the_pool(pool, limits, path),
+        route=_to_the_pool(pool, limits, path, bounds),
     )
 
 
-def _to_the_pool(pool: Pool, limits: Limits, path: str | None = None) -> route.RouteAction:
+def _to_the_pool(
+    pool: Pool, limits: Limits, path: str | None = None, bounds: Bounds = AS_THE_POOL
+) -> route.RouteAction:
+    most = pool.timeout_seconds if bounds.timeout_seconds is None else bounds.timeout_seconds
     return route.RouteAction(
         cluster=pool.name,
         regex_rewrite=None if path is None else _all_but_the_query(path),
         timeout=seconds(0),
         # Of the whole stream; ``timeout`` is the answer's alone, and outlier detection holds it against endpoints.
         max_stream_duration=route.RouteActionMaxStreamDuration(
-            max_stream_duration=seconds(pool.timeout_seconds),
-            grpc_timeout_header_max=seconds(pool.timeout_seconds),
+            max_stream_duration=seconds(most),
+            grpc_timeout_header_max=seconds(most),
         ),
-        idle_timeout=seconds(pool.idle_timeout_seconds or limits.idle_timeout_seconds),
+        idle_timeout=seconds(bounds.idle_timeout_seconds or pool.idle_timeout_seconds or limits.idle_timeout_seconds),
         request_mirror_policies=_mirrors(pool),
         retry_policy=route.RetryPolicy(
             retry_on=RETRY_ON,
             retriable_status_codes=list(RETRIABLE_STATUS),
             retriable_headers=another_may_do_better(),
-            num_retries=pool.retries,
+            num_retries=pool.retries if bounds.retries is None else bounds.retries,
             retry_host_predicate=[other_hosts()],
             host_selection_retry_max_attempts=3,
             retry_back_off=route.RetryPolicyRetryBackOff(base_interval=seconds(0.01), max_interval=seconds(0.05)),

@@ -231,7 +231,7 @@ def up(folder: Path, config: dict[str, Any]) -> Iterator[Stack]:
     try:
         until(
             lambda: "Tidegate is up" in stack.log() or process.process.poll() is not None,
-            40,
+            90,
             "tidegate up says it is up",
         )
         assert process.process.poll() is None, stack.log()

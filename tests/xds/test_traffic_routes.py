@@ -7,10 +7,12 @@ from envoy_data_plane.envoy.config.route import v3 as route
 
 from tests.xds.fleets import config
 from tidegate.config import Config
+from tidegate.config_routes import traffic
 from tidegate.control_headers import CONTROL_NAMES
 from xds import exchanges, fail_open
 from xds.filters import SMUGGLERS, SMUGGLERS_BUT_LENGTH, http_filters
 from xds.local_replies import ANTHROPIC_PATHS, local_reply_config
+from xds.messages import seconds
 from xds.names import DEADLINE_HEADER
 from xds.routes import route_configuration
 
@@ -53,6 +55,33 @@ def test_a_path_is_rewritten_for_nobody_who_was_not_told_so() -> None:
         if one.route and one.route.regex_rewrite:
             keys = [wanted.path[0].key for wanted in one.match.dynamic_metadata] if one.match else []
             assert {"pool", "path"} <= set(keys)
+
+
+def test_what_a_route_bounds_goes_before_what_its_pool_says() -> None:
+    hasty = {"headers": ({"name": "x-hasty", "present": True},), "timeout_seconds": 5.0, "retries": 0}
+    found = routed(
+        {**hasty, "model": "m"},
+        hasty,
+        {"model": "n", "idle_timeout_seconds": 7.0},
+        {"model": "o", "pool": "b"},
+        timeout_seconds=60.0,
+        idle_timeout_seconds=20.0,
+    )
+    bounded = []
+    for one in route_configuration(found).virtual_hosts[0].routes:
+        if one.route and one.match and one.name.startswith("a/messages"):
+            keys = [wanted.path[0].key for wanted in one.match.dynamic_metadata]
+            duration, retries = one.route.max_stream_duration, one.route.retry_policy
+            assert duration
+            assert retries
+            bounds = (duration.max_stream_duration, one.route.idle_timeout, retries.num_retries)
+            bounded.append((one.name, "bounds" in keys, bounds))
+    assert bounded == [
+        ("a/messages/5,,0", True, (seconds(5), seconds(20), 0)),
+        ("a/messages/,7,", True, (seconds(60), seconds(7), 2)),
+        ("a/messages", False, (seconds(60), seconds(20), 2)),
+    ]
+    assert [one.bounds for one in traffic(found.routes)] == ["5,,0", "5,,0", ",7,", ""]
 
 
 def test_the_headers_of_routes_are_sent_in_both_kinds_of_exchange() -> None:

@@ -64,6 +64,7 @@ class Route(NamedTuple):
         rewrite_model: the name by which the engine is asked for the model.
         rewrite_path: the path by which the engine is asked.
         split: how its requests are shared out between pools, of which ``pool`` is the largest; ``None`` for that alone.
+        bounds: what bounds its requests in place of what their pool says, as Envoy knows it.
     """
 
     pool: str
@@ -77,6 +78,7 @@ class Route(NamedTuple):
     rewrite_model: str = ""
     rewrite_path: str = ""
     split: Split | None = None
+    bounds: str = ""
 
     @property
     def weighs(self) -> bool:
