@@ -88,7 +88,7 @@ async def test_the_important_go_first_and_no_capacity_is_lost(tmp_path: Path) ->
             assert all(one.whole for one in answers if one.status == 200)
             assert max(one.took for one in answers) < DEADLINE + 2, "nobody is left without an answer"
             assert all(one.headers.get("retry-after") for one in answers if one.status in {429, 503})
-            # What is measured exactly, and without other load on the machine, is measured by ``bench/queue``.
+            # What this is exactly is found in virtual time (``tests/simulator/virtual/test_overload.py``).
             assert goodput > 0.7 * peak
             assert pressed < 3 * usual
             stack.settle()

@@ -7,7 +7,7 @@ import pytest
 from tests.scheduling.ask import A, B
 from tests.scheduling.test_admission import Pool
 from tidegate.scheduling.dispatch import Decision, Dispatcher
-from tidegate.scheduling.line import Place, QueueSettings
+from tidegate.scheduling.line import Place, QueueSettings, Turnaway, Why
 from tidegate.scheduling.room import Claim, Room
 from tidegate.scheduling.wait import RECENT_SECONDS
 
@@ -148,6 +148,20 @@ def test_a_stream_of_the_urgent_that_takes_all_there_is_starves_nobody_for_ever(
     stream(100.0)
     assert "patient" in busy.went
     assert 60 < busy.now < 90, "after as long as it takes to stand where they do"
+
+
+def test_who_is_left_nothing_is_told_so_now_and_not_for_how_long() -> None:
+    busy = Busy()
+    for _ in range(400):
+        busy.ask(0)
+        busy.until(busy.now + 0.1)  # more than there is
+    answer = busy.pool.ask("batch", busy.now, priority=-1)
+    assert isinstance(answer, Turnaway)
+    assert answer.why is Why.TOO_LONG
+    assert answer.estimate is None
+    assert answer.retry_seconds == SETTINGS.batch_max_wait_seconds, "it would have waited for so long"
+    later = busy.now + RECENT_SECONDS
+    assert isinstance(busy.pool.ask("later", later, priority=-1), Place), "it is not believed for ever"
 
 
 def test_a_request_of_unknown_priority_is_looked_at_as_if_it_were_the_least_urgent() -> None:

@@ -260,6 +260,9 @@ class Line:
         retry = self.drain.seconds_for(waiting.tokens, self.prior) or 0.0
         if estimate is not None:
             retry = max(retry, estimate if why in _NO_ROOM else estimate - (waiting.deadline - waiting.arrived))
+        if math.isinf(retry):
+            # Nobody knows when others will leave something; it may have been that it waited for as long as it may.
+            retry = waiting.deadline - waiting.arrived
         told = None if estimate is None or math.isinf(estimate) else estimate
         return Turnaway(self.pool, why, told, position, max(1, math.ceil(min(MOST_RETRY_SECONDS, retry))))
 

@@ -29,6 +29,9 @@ RECENT_SECONDS = 60.0
 SILENT_TIMES = 3.0
 """One that was heard so many times as often as it is silent now has become slower; so has one that stopped."""
 
+LEAST_SPARE = 0.01
+"""A smaller share of a rate than this is not left to anybody: rates are not known that well."""
+
 MOST_TENANTS = 128
 """Tenants of one band whose rates are told apart."""
 
@@ -218,10 +221,10 @@ def until(ahead: float, rate: float, overtaking: Iterable[tuple[float, float]] =
     for at, (_, lasts) in enumerate(coming):
         # Until the next of them ends, these go first.
         spare = rate - sum(tokens for tokens, _ in coming[at:])
+        if math.isinf(lasts):
+            return begun + left / spare if spare > LEAST_SPARE * rate else math.inf
         if spare * (lasts - begun) >= left and spare > 0:
             return begun + left / spare
-        if math.isinf(lasts):
-            return math.inf
         left -= spare * (lasts - begun)
         begun = lasts
     return begun + left / rate
