@@ -53,6 +53,28 @@ def test_a_speed_that_changes_is_learned_anew() -> None:
     assert scale.value == pytest.approx(3.0, rel=0.15)
 
 
+@pytest.mark.parametrize("ratio", [0.1, 10.0])
+def test_a_speed_that_changes_by_much_is_believed_after_three_clear_observations(ratio: float) -> None:
+    scale = taught(1.0, 100)
+    for _ in range(2):
+        scale.observe(ratio, 1.0)
+    assert abs(math.log(scale.value)) < 0.2
+    scale.observe(ratio, 1.0)
+    assert scale.value == pytest.approx(ratio, rel=0.2)
+    for _ in range(3):
+        scale.observe(1.0, 1.0)
+    assert scale.value == pytest.approx(1.0, rel=0.3)
+
+
+def test_observations_that_say_little_or_point_both_ways_are_outliers_however_many_come_in_a_row() -> None:
+    unclear, both_ways = taught(1.0, 100), taught(1.0, 100)
+    for number in range(10):
+        unclear.observe(10.0, 0.2)
+        both_ways.observe(10.0 if number % 2 else 0.1, 1.0)
+    assert unclear.value < 1.5
+    assert both_ways.value == pytest.approx(1.0, rel=0.2)
+
+
 def test_what_says_little_moves_little() -> None:
     unclear, clear = Scale(), Scale()
     unclear.observe(3.0, 0.1)

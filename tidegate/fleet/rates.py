@@ -22,6 +22,11 @@ TYPICAL_DEVIATION = 0.5
 OUTLIER = 2.0
 """An observation that is further off than this many typical deviations counts as if it were just so far off."""
 
+CHANGED = 3.0
+"""Observations in a row, by their weight, that are further off than that, to one side, are no outliers: it works at
+another speed now, and is believed to be off by the least of them. Outliers that are a tenth of all look like that once
+in a few thousand, and as many more set it right."""
+
 LARGEST_LOG = math.log(1000.0)
 """No endpoint is a thousand times faster or slower than its prior: such a figure is a broken clock."""
 
@@ -41,12 +46,13 @@ SIGMA = 1.25
 class Scale:
     """One learned factor: the robust, forgetful mean of the logarithms of ratios."""
 
-    __slots__ = ("_deviation", "_log", "samples")
+    __slots__ = ("_deviation", "_log", "_run", "_run_least", "samples")
 
     def __init__(self) -> None:
         """Start at 1, which nothing has confirmed."""
         self._log = 0.0
         self._deviation = TYPICAL_DEVIATION
+        self._run = self._run_least = 0.0
         self.samples = 0.0
 
     @property
@@ -80,11 +86,27 @@ class Scale:
             return
         off = max(-LARGEST_LOG, min(LARGEST_LOG, math.log(ratio))) - self._log
         bound = OUTLIER * self._deviation
+        if self._has_changed(off, bound, weight):
+            self._log += self._run_least
+            self.samples, self._run = min(self.samples, CHANGED), 0.0
+            return
         # What is always far off is no outlier: the bound follows, but one observation cannot tear it open.
         self._deviation += 0.1 * weight * (min(abs(off), 4 * self._deviation) - self._deviation)
         self._deviation = max(0.05, self._deviation)
         self.samples = min(MOST_SAMPLES, self.samples + weight)
         self._log += weight / (PRIOR_SAMPLES + self.samples) * max(-bound, min(bound, off))
+
+    def _has_changed(self, off: float, bound: float, weight: float) -> bool:
+        """Return whether with an observation that is ``off`` by so much there are enough beyond ``bound`` in a row."""
+        if abs(off) <= bound:
+            self._run = 0.0
+            return False
+        if self._run and off * self._run_least > 0.0:
+            self._run += weight
+            self._run_least = min(off, self._run_least, key=abs)
+        else:
+            self._run, self._run_least = weight, off
+        return self._run >= CHANGED
 
     def image(self) -> tuple[float, float, float]:
         """Return all of it as plain data."""

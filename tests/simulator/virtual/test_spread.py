@@ -98,3 +98,14 @@ def test_prompts_that_begin_alike_stay_together_until_that_costs_more_than_it_sa
     many = shares("predicted_latency", requests(HIGH, 1, alike=True), 1)
     assert few[-1] > 2.0
     assert furthest(many) <= 0.15
+
+
+@pytest.mark.parametrize("rate", [12.0, 40.0])
+def test_one_of_eight_that_becomes_slow_is_left_after_a_few_requests(rate: float) -> None:
+    struck = 20.0
+    workload = requests(rate, seed=3, count=round(rate * 50))
+    conditions = Conditions(faults=(Fault(FaultKind.SLOW, 0, struck, 1e9),))
+    run = Simulation(equal(8), workload, "predicted_latency", 3, conditions).run()
+    there = [one.arrived - struck for one in run.outcomes if one.endpoint == address(0) and one.arrived > struck]
+    assert 0 < len(there) <= 12
+    assert max(there) < 20.0
