@@ -21,7 +21,7 @@ from xds.events import DiscoveryEvent, Pushed, Rejected
 from xds.secrets import Material
 from xds.server import DiscoveryServer
 from xds.snapshot import Snapshot
-from xds.type_urls import SECRET
+from xds.type_urls import ROUTE, SECRET
 
 
 def configured(volume: Volume, read_by: str) -> Config:
@@ -45,6 +45,10 @@ def snapshot(of: Config, volume: Volume) -> Snapshot:
         trusted(volume),
     )
     return build.snapshot(of, [pool("a", {})], material)
+
+
+def asked_for(server: DiscoveryServer) -> set[str]:
+    return {kind.type_url for one in server.standings() for kind in one.types}
 
 
 def mismatched(of: Config, volume: Volume) -> Snapshot:
@@ -82,6 +86,8 @@ async def test_a_renewed_certificate_is_one_push_of_secrets(tmp_path: Path, api_
     async with serving(server, of.control.xds_port), running_envoy(text, of.envoy.admin_port) as envoy:
         await shown(of.listener.port, volume.serial)
         for _ in range(2):
+            # Envoy may show a certificate a moment before it has asked for, and answered, all else.
+            await until(lambda: server.up_to_date and {ROUTE, SECRET} <= asked_for(server))
             before = [event.type_url for event in seen if isinstance(event, Pushed)]
             volume.renew()
             server.publish(snapshot(of, volume))
@@ -121,6 +127,6 @@ async def test_a_listener_whose_secret_is_missing_gets_it_later(tmp_path: Path) 
     server.publish(build.snapshot(of, [pool("a", {})]))
     text = bootstrap.render(of, bootstrap.template())
     async with serving(server, of.control.xds_port), running_envoy(text, of.envoy.admin_port, wait=False):
-        await until(lambda: any(kind.type_url == SECRET for one in server.standings() for kind in one.types))
+        await until(lambda: SECRET in asked_for(server))
         server.publish(snapshot(of, volume))
         await shown(of.listener.port, volume.serial)
