@@ -17,7 +17,7 @@ from cryptography import x509
 
 from tests.authority import Authority
 from tests.e2e.stack import MODEL, Stack, configuration, engines, fetch, until, up
-from tests.e2e.volumes import Volume
+from tests.volumes import Volume
 
 ROTATIONS = 5
 CLIENTS = 3

@@ -1,6 +1,7 @@
 """TLS on every connection of a fleet, with a real Envoy: to engines that are known or not, and between us and Envoy."""
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,9 +38,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         "misnamed": (by_name, {**to, "server_name": "other.internal"}),
         "strange": (by_uri, {**to, "ca": str(strangers.certificate), "san": [ENGINE]}),
         "shy": (by_uri, {"ca": str(engines.certificate), "san": [ENGINE]}),
-        "broken": (by_uri, {**to, "ca": str(folder / "broken.pem"), "san": [ENGINE]}),
     }
-    (folder / "broken.pem").write_text("no certificate")
     config = configuration([1])
     (first,) = config["pools"]
     # Those that are not accepted are only connected to by us, so that it is Envoy that has to notice.
@@ -77,9 +76,16 @@ def test_no_request_goes_to_any_other_engine_nor_from_anybody_else(fleet: Fleet,
 
 
 def test_a_pool_whose_files_are_broken_is_alone_in_that_and_comes_back_when_they_are_mended(fleet: Fleet) -> None:
-    assert fleet.stack.ask(model="broken")[0] == 503
+    ca = fleet.folder / "broken.pem"
+    ca.write_text("no certificate")
+    known, shy = fleet.stack.config["pools"][0], fleet.stack.config["pools"][-1]
+    tls = copy.deepcopy({**known["tls"], "ca": str(ca)})
+    fleet.stack.config["pools"][-1] = {**shy, "name": "broken", "models": ["broken"], "tls": tls}
+    fleet.stack.write_config()
+    until(lambda: fleet.stack.ask(model="broken")[0] == 503, 60, "there is a pool that cannot be connected to")
     assert "pools.broken.tls.ca" in fleet.stack.log()
-    (fleet.folder / "broken.pem").write_bytes((fleet.folder / "engines.pem").read_bytes())
+    assert fleet.stack.ask(model="known")[0] == 200
+    ca.write_bytes((fleet.folder / "engines.pem").read_bytes())
     until(lambda: fleet.stack.ask(model="broken")[0] == 200, 60, "it is mended")
 
 

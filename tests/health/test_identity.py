@@ -13,6 +13,7 @@ from tidegate.health.identity import nodes
         (b"10.0.0.7", "10.0.0.7"),
         (b"spiffe://example.com/node/gpu-7", "gpu-7"),
         (b"spiffe://example.com/tidegate/agent/node/gpu-7", "gpu-7"),
+        (b"spiffe://example.com/tidegate/agent/gpu-7", "gpu-7"),
     ],
 )
 def test_a_name_speaks_for_that_node_alone(name: bytes, node: str) -> None:

@@ -11,7 +11,7 @@ from xds.client import Client
 from xds.response import next_offer
 from xds.snapshot import Reference, Resource, Snapshot
 from xds.subscription import ABSENT, Offer
-from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ORDER, ROUTE
+from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ORDER, ROUTE, SECRET
 
 POOLS = ("a", "b", "c")
 
@@ -40,10 +40,10 @@ class Model:
                 self.wire.ask(type_url, self._names(type_url))
 
     def _names(self, type_url: str) -> list[str]:
-        """Return what it asks for by name: the assignments of its clusters, and its listener's routes."""
+        """Return what it asks for by name: its clusters' assignments, and its listener's routes and certificate."""
         if type_url == ENDPOINT:
             return sorted(self.has[CLUSTER])
-        return ["r"] if type_url == ROUTE else []
+        return {ROUTE: ["r"], SECRET: ["s"]}.get(type_url, [])
 
     def step(self, snapshot: Snapshot) -> bool:
         """Take in and answer one response; tell whether there was one."""
@@ -102,10 +102,10 @@ class Model:
 def snapshots(bad: bool) -> st.SearchStrategy[Snapshot]:
     contents = st.sampled_from(["1", "2", "3", "bad"] if bad else ["1", "2", "3"])
     pools = st.dictionaries(st.sampled_from(POOLS), st.tuples(contents, contents), min_size=1)
-    return st.builds(_snapshot, pools, contents, contents)
+    return st.builds(_snapshot, pools, contents, contents, contents)
 
 
-def _snapshot(pools: dict[str, tuple[str, str]], listener: str, routes: str) -> Snapshot:
+def _snapshot(pools: dict[str, tuple[str, str]], listener: str, routes: str, secret: str) -> Snapshot:
     return Snapshot(
         [
             *(
@@ -113,7 +113,13 @@ def _snapshot(pools: dict[str, tuple[str, str]], listener: str, routes: str) -> 
                 for name, (cluster, _) in pools.items()
             ),
             *(Resource(ENDPOINT, name, f"e {name} {members}".encode()) for name, (_, members) in pools.items()),
-            Resource(LISTENER, "l", f"l {listener}".encode(), frozenset({Reference(ROUTE, "r")})),
+            Resource(SECRET, "s", f"s {secret}".encode()),
+            Resource(
+                LISTENER,
+                "l",
+                f"l {listener}".encode(),
+                frozenset({Reference(ROUTE, "r"), Reference(SECRET, "s")}),
+            ),
             Resource(
                 ROUTE,
                 "r",

@@ -9,6 +9,7 @@ from envoy_data_plane.envoy.extensions.transport_sockets.tls import v3 as tls
 
 from tests.authority import Authority
 from tests.xds.fleets import config
+from tests.xds.fleets import pool as fleet_pool
 from tests.xds.wire import Wire
 from tidegate import pem
 from tidegate.config import Config
@@ -146,3 +147,14 @@ def test_a_pool_is_gone_to_with_what_it_accepts_by_each_kind_of_name(tmp_path: P
     clusters = build.snapshot(of, []).of_type(CLUSTER)
     assert Reference(SECRET, "pool_a_certificate") in clusters["a"].references
     assert Cluster.parse(clusters["b"].body).transport_socket is None
+
+
+def test_a_group_of_envoys_is_sent_its_own_keys_and_no_others() -> None:
+    own = {**FILES, "certificate": "/g/tls.crt", "key": "/g/tls.key", "client_ca": None}
+    edge = {"name": "edge", "match": {"cluster": "edge"}, "listener": {"tls": own}}
+    of = config("a", listener={"tls": FILES}, envoys={"groups": (edge,)})
+    snapshots = build.groups(of, [fleet_pool("a", {})]).snapshots
+    assert {name: {*one.of_type(SECRET)} for name, one in snapshots.items()} == {
+        "edge": {"listener_certificate:envoy:/g/tls.crt"},
+        "default": {"listener_certificate:envoy:/e/tls.crt", "listener_client_ca:envoy:/e/ca.crt"},
+    }
