@@ -20,9 +20,9 @@ from protos.discovery_pb2 import (
 from xds.client import Client
 from xds.response import Encoder, next_offer, up_to_date
 from xds.snapshot import Resource, Snapshot
-from xds.type_urls import CLUSTER, ENDPOINT, FULL_STATE, LISTENER, ROUTE
+from xds.type_urls import CLUSTER, FULL_STATE
+from xds.type_urls import ORDER as TYPES
 
-TYPES = (CLUSTER, ENDPOINT, LISTENER, ROUTE)
 NAMES = ("a", "b", "c")
 MOST = 60
 """Responses that any one change may take, at the most: what is refused together is tried one by one."""
