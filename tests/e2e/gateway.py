@@ -128,7 +128,7 @@ class Engine:
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", self.port).start()
+        await web.TCPSite(runner, "127.0.0.1", self.port, backlog=2048).start()
         try:
             yield
         finally:
