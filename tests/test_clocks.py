@@ -7,6 +7,9 @@ ROOT = Path(__file__).resolve().parent.parent
 WALL_CLOCK = re.compile(r"\btime\.time\b|\bdatetime\.(?:now|utcnow|today)\b|\btime\.time_ns\b|\bdate\.today\b")
 
 DATES = {
+    "tidegate/certificates.py": "whether a certificate is over",
+    "tidegate/pem.py": "likewise",
+    "tidegate/runtime/certificates.py": "when certificates are over, as a metric",
     "tidegate/runtime/inquiry.py": "the date of a record",
     "tidegate/runtime/health_events.py": "the date of an event",
     "tidegate/telemetry/decision_log.py": "the date of a record",

@@ -12,11 +12,13 @@ class StreamOpened:
         stream: a number, unique in this process.
         node: the id that the client gives itself; empty when it gives none.
         incremental: it speaks the delta variant.
+        group: the group of Envoys that it is in; empty where it is in none, or nothing is published yet.
     """
 
     stream: int
     node: str
     incremental: bool
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from xds.control_clusters import access_log_cluster, ext_proc_cluster
 from xds.identity import jwks_clusters
 from xds.listener import client_listener
 from xds.names import ACCESS_LOG_CLUSTER, EXT_PROC_CLUSTER, LISTENER, ROUTES, UNDECIDED_CLUSTER
-from xds.routes import route_configuration
+from xds.route_table import encoded
 from xds.snapshot import Reference, Resource
 from xds.type_urls import CLUSTER, ENDPOINT, ROUTE, SECRET
 from xds.type_urls import LISTENER as LISTENER_TYPE
@@ -63,7 +63,8 @@ def _told(config: Config) -> Mapping[str, Told]:
     listeners = {
         one: _listener(config.model_copy(update={"listener": one})) for one in {one for one, _ in wanted.values()}
     }
-    routes = {known: _routes(config, everything - known) for known in {known for _, known in wanted.values()}}
+    made: dict[str, bytes] = {}
+    routes = {known: _routes(config, everything - known, made) for known in {known for _, known in wanted.values()}}
     built = {}
     for listener, known in {*wanted.values()}:
         clusters = (one for one in shared if one.name in known or one.name not in everything)
@@ -93,10 +94,10 @@ def _listener(config: Config) -> Resource:
     return Resource(LISTENER_TYPE, LISTENER, bytes(client_listener(config)), references)
 
 
-def _routes(config: Config, elsewhere: frozenset[str]) -> Resource:
+def _routes(config: Config, elsewhere: frozenset[str], made: dict[str, bytes]) -> Resource:
     pools = (pool.name for pool in config.pools if pool.name not in elsewhere)
     references = frozenset(Reference(CLUSTER, name) for name in (UNDECIDED_CLUSTER, *pools))
-    return Resource(ROUTE, ROUTES, bytes(route_configuration(config, elsewhere)), references)
+    return Resource(ROUTE, ROUTES, encoded(config, elsewhere, made), references)
 
 
 def _pool_references(pool: Pool) -> frozenset[Reference]:

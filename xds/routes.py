@@ -61,24 +61,37 @@ def route_configuration(config: Config, elsewhere: frozenset[str] = frozenset())
     cache: without a decision it goes nowhere. (Envoy 1.40 clears the cache only if the reply has a header mutation, an
     empty one included.)
     """
+    here = (route for pool in config.pools if pool.name not in elsewhere for route in of_pool(pool, config))
+    return table(config, [*before_pools(), *here, *after_pools(config, elsewhere)])
+
+
+def before_pools() -> list[route.Route]:
+    """Return the routes that come first."""
+    return [_no_tunnels()]
+
+
+def after_pools(config: Config, elsewhere: frozenset[str]) -> list[route.Route]:
+    """Return the routes that come last."""
+    return [
+        *(_elsewhere(pool, config.limits) for pool in sorted(elsewhere)),
+        *(_open(way, config.limits) for way in fail_open.ways(config, elsewhere)),
+        _too_large(config.limits),
+        *_undecided(config),
+    ]
+
+
+def table(config: Config, routes: list[route.Route]) -> route.RouteConfiguration:
+    """Return the configuration that holds ``routes``."""
+    host = route.VirtualHost(
+        name=ROUTES,
+        domains=["*"],
+        # Read by what runs before each attempt (``endings``).
+        include_request_attempt_count=True,
+        routes=routes,
+    )
     return route.RouteConfiguration(
         name=ROUTES,
-        virtual_hosts=[
-            route.VirtualHost(
-                name=ROUTES,
-                domains=["*"],
-                # Read by what runs before each attempt (``endings``).
-                include_request_attempt_count=True,
-                routes=[
-                    _no_tunnels(),
-                    *(route for pool in config.pools if pool.name not in elsewhere for route in _of_pool(pool, config)),
-                    *(_elsewhere(pool, config.limits) for pool in sorted(elsewhere)),
-                    *(_open(way, config.limits) for way in fail_open.ways(config, elsewhere)),
-                    _too_large(config.limits),
-                    *_undecided(config),
-                ],
-            )
-        ],
+        virtual_hosts=[host],
         # Token usage cannot be read out of a compressed answer; the other one was for Envoy.
         request_headers_to_remove=["accept-encoding", DEADLINE_HEADER, *credentials.of_callers(config)],
         # What an engine says to gateways is not for clients.
@@ -97,7 +110,7 @@ def _elsewhere(pool: str, limits: Limits) -> route.Route:
     )
 
 
-def _of_pool(pool: Pool, config: Config) -> list[route.Route]:
+def of_pool(pool: Pool, config: Config) -> list[route.Route]:
     """Return one route for each form of usage, because it is the route that tells Envoy's reader which it is.
 
     Before them, the same for each path by which engines are asked in place of the client's: in one exchange a decision

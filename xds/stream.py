@@ -210,8 +210,8 @@ class Stream:
             if self.must_be not in {"", node.id}:
                 raise NotThatNodeError("the certificate is another node's")
             self.opened, self.node, self._said = True, node.id, introduced(node)
-            self._observe(StreamOpened(self._number, node.id, self._client.incremental))
             self._find_group()
+            self._observe(StreamOpened(self._number, node.id, self._client.incremental, self.group))
             self._check_group()
 
     def _find_group(self) -> None:

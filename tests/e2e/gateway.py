@@ -21,6 +21,7 @@ from tidegate.fleet.health import Reachability
 from tidegate.fleet.view import EndpointView, PoolView
 from xds import bootstrap, build
 from xds.events import DiscoveryEvent, Observe
+from xds.secrets import NO_MATERIAL, Material
 from xds.server import DiscoveryServer
 from xds.snapshot import Snapshot
 
@@ -127,7 +128,7 @@ class Engine:
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", self.port).start()
+        await web.TCPSite(runner, "127.0.0.1", self.port, backlog=2048).start()
         try:
             yield
         finally:
@@ -198,15 +199,22 @@ class Gateway:
     envoy: EnvoyProcess
     session: aiohttp.ClientSession
     last_headers: Mapping[str, str] = field(default_factory=dict)
+    material: Material = NO_MATERIAL
 
     def snapshot(self, *addresses: str) -> Snapshot:
-        return build.snapshot(self.config, [view("small", *addresses), view("large", *addresses)])
+        return build.snapshot(self.config, [view("small", *addresses), view("large", *addresses)], self.material)
+
+    @property
+    def clients(self) -> str:
+        """The URL that clients use; nobody asks whose certificate it is."""
+        return f"http{'' if self.config.listener.tls is None else 's'}://127.0.0.1:{self.config.listener.port}"
 
     async def post(
         self, size: int = 100, path: str = CHAT, headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, Any]]:
-        url = f"http://127.0.0.1:{self.config.listener.port}{path}"
-        async with self.session.post(url, data=io.BytesIO(b"x" * size), headers=headers) as response:
+        async with self.session.post(
+            self.clients + path, data=io.BytesIO(b"x" * size), headers=headers, ssl=False
+        ) as response:
             self.last_headers = response.headers
             return response.status, json.loads(await response.read())
 
@@ -249,6 +257,7 @@ async def standing(
     configure: Callable[[Config], Config] = lambda config: config,
     api_type: str = "DELTA_GRPC",
     observe: Observe = lambda _: None,
+    material: Callable[[Config], Material] = lambda _: NO_MATERIAL,
 ) -> AsyncIterator[Gateway]:
     """Run a gateway with two engines, both in both pools.
 
@@ -256,6 +265,7 @@ async def standing(
         configure: may change its configuration.
         api_type: the variant of the discovery protocol that Envoy speaks.
         observe: told of what happens on the discovery streams.
+        material: returns the certificates for what is configured.
     """
     engines = (Engine(free_port()), Engine(free_port()))
     config = configure(config_for(engines))
@@ -266,9 +276,10 @@ async def standing(
         for engine in engines:
             await stack.enter_async_context(engine.serving())
         await stack.enter_async_context(decider.serving())
-        await control.start(build.snapshot(config, [view("small", *addresses), view("large", *addresses)]))
+        views, secrets = [view("small", *addresses), view("large", *addresses)], material(config)
+        await control.start(build.snapshot(config, views, secrets))
         stack.push_async_callback(control.stop)
         text = bootstrap.render(config, bootstrap.template().replace("DELTA_GRPC", api_type))
         envoy = await stack.enter_async_context(running_envoy(text, config.envoy.admin_port))
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Gateway(config, control, decider, engines, envoy, session)
+        yield Gateway(config, control, decider, engines, envoy, session, material=secrets)

@@ -59,6 +59,7 @@ async def _decide_within(gateway: Gateway, seconds: float) -> None:
     limits = gateway.config.limits.model_copy(update={"decision_timeout_seconds": seconds})
     gateway.config = gateway.config.model_copy(update={"limits": limits})
     gateway.control.server.publish(gateway.snapshot(*(engine.address for engine in gateway.engines)))
+    await eventually(lambda: gateway.control.server.up_to_date)
     await asyncio.sleep(0.5)
 
 

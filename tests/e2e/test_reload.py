@@ -53,4 +53,21 @@ def test_a_pool_that_is_renamed_added_or_removed_costs_no_request(tmp_path: Path
             until(lambda: not _envoy_has(stack, "second"), 10, "the second pool is gone")
         assert statuses.keys() == {200}, statuses
         assert stack.total("tidegate_config_reloads_total", result="success") == 6
-        until(lambda: stack.inflight() == {}, 5, "nothing is in flight")
+        until(lambda: stack.inflight() == {}, 20, "nothing is in flight")
+        _bad_files_change_nothing(stack)
+
+
+def _bad_files_change_nothing(stack: Stack) -> None:
+    """Half a file, and a whole one that cannot be: the last good one goes on, and everybody can see that it does."""
+    good = stack.config_file.read_text()
+    for bad in (
+        "pools: [",
+        good.replace("port: ", "port: !!python/object/apply:os.getpid ", 1),
+        good + "surprise: 1\n",
+    ):
+        stack.config_file.write_text(bad)
+        until(lambda: stack.total("tidegate_config_last_reload_success") == 0, 20, "it is refused")
+        assert stack.ask()[0] == 200
+        stack.config_file.write_text(good)
+        until(lambda: stack.total("tidegate_config_last_reload_success") == 1, 20, "the good one is taken again")
+    assert stack.log().count("configuration refused, the last good one goes on") == 3

@@ -140,7 +140,7 @@ async def test_what_happens_is_told_to_the_observer() -> None:
         await stream.done_writing()
         await until(lambda: any(isinstance(event, StreamClosed) for event in seen))
     opened, *between, closed = seen
-    assert opened == StreamOpened(1, "envoy-7", incremental=True)
+    assert opened == StreamOpened(1, "envoy-7", incremental=True, group="default")
     # What was sent may be answered before we know that it was written.
     assert [event for event in between if isinstance(event, Pushed)] == [Pushed(1, "envoy-7", ENDPOINT, 1, 0)] * 2
     (acked,) = (event for event in between if isinstance(event, Acked))

@@ -22,7 +22,8 @@ class DiscoveryLog:
         match happened:
             case StreamOpened():
                 self._metrics.xds_opened()
-                event(logger, "envoy connected", node=happened.node, delta=happened.incremental)
+                group = happened.group or "-"
+                event(logger, "envoy connected", node=happened.node, group=group, delta=happened.incremental)
             case StreamClosed():
                 self._metrics.xds_closed()
                 if happened.error:
