@@ -127,6 +127,7 @@ class PickerPlane:
                 ]
                 await self._decider.warm(self._config)
                 await self._discovered.synced()
+                self._take_over(self._watched.adjusted())
                 async with self._serving():
                     self._unready.clear()
                     event(logger, "ready", pools=len(self._config.pools), file=str(self._file))
