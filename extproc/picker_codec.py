@@ -65,6 +65,8 @@ CONTROL: Final = frozenset(
 )
 """Headers between clients, gateways and pickers, which engines have no business with. Tidegate obeys none of them."""
 
+RESIZED: Final = frozenset({"content-length"})
+
 TEST_SELECTION: Final = "test-epp-endpoint-selection"
 TEST_SERVED: Final = "x-conformance-test-served-endpoint"
 """What the Gateway API's conformance tests ask with, and what they want to be told."""
@@ -174,18 +176,31 @@ PASS_RESPONSE_TRAILERS: Final = ext_proc_pb2.ProcessingResponse(
 ).SerializeToString()
 
 
-def decision_on_headers(addresses: Iterable[str], headers: Mapping[str, str]) -> bytes:
-    """Return the reply to ``headers`` that sends the request to the first of ``addresses``, or to the next ones."""
+def decision_on_headers(addresses: Iterable[str], headers: Mapping[str, str], body: bytes | None = None) -> bytes:
+    """Return the reply to ``headers`` that sends the request to the first of ``addresses``, or to the next ones.
+
+    ``body`` is what takes the place of the client's; ``None`` where nothing does.
+    """
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply, reply.request_headers.response, ",".join(addresses), headers)
+    _measure(reply.request_headers.response, headers, body)
     return reply.SerializeToString()
 
 
-def decision_on_body(addresses: Iterable[str], headers: Mapping[str, str]) -> bytes:
+def decision_on_body(addresses: Iterable[str], headers: Mapping[str, str], body: bytes | None = None) -> bytes:
     """Return the same as the reply to a buffered body."""
     reply = ext_proc_pb2.ProcessingResponse()
     _send_on(reply, reply.request_body.response, ",".join(addresses), headers)
+    _measure(reply.request_body.response, headers, body)
+    if body is not None:
+        reply.request_body.response.body_mutation.body = body
     return reply.SerializeToString()
+
+
+def _measure(response: ext_proc_pb2.CommonResponse, headers: Mapping[str, str], body: bytes | None) -> None:
+    """Say how long ``body`` is, where the client said that of its own."""
+    if body is not None and "content-length" in headers:
+        _set(response.header_mutation, "content-length", str(len(body)))
 
 
 def _send_on(
@@ -233,11 +248,11 @@ def _cut(body: bytes) -> Iterator[tuple[bytes, bool]]:
         yield body[start : start + PIECE_BYTES], start + PIECE_BYTES >= len(body)
 
 
-def pass_response_headers(headers: Mapping[str, str], told: Mapping[str, str]) -> bytes:
-    """Return the reply to a response's ``headers`` that sets those in ``told``."""
+def pass_response_headers(headers: Mapping[str, str], told: Mapping[str, str], *, resized: bool = False) -> bytes:
+    """Return the reply to a response's ``headers`` that sets those in ``told``; ``resized``, it has no length then."""
     reply = ext_proc_pb2.ProcessingResponse()
     reply.response_headers.SetInParent()
-    if present := sorted(CONTROL.intersection(headers)):
+    if present := sorted((CONTROL | RESIZED if resized else CONTROL).intersection(headers)):
         reply.response_headers.response.header_mutation.remove_headers.extend(present)
     for name, value in told.items():
         _set(reply.response_headers.response.header_mutation, name, value)

@@ -97,6 +97,11 @@ class PickerExchange:
             case _:
                 raise LocalProtocolError(f"{action.name} after the wrong message")
 
+    @property
+    def _in_full(self) -> bool:
+        """Whether the answer's body goes on in the pieces that we send."""
+        return self._stream.modes.response is BodyMode.FULL_DUPLEX_STREAMED
+
     async def _receive(self, messages: AsyncIterator[bytes]) -> tuple[Action, ...]:
         if self._stream.phase is not Phase.HOLDING:
             message = await anext(messages, None)
@@ -115,21 +120,26 @@ class PickerExchange:
         match action, self._stream.message:
             case Action.PASS_RESPONSE_HEADERS, ResponseHeaders() as headers:
                 shown = not headers.end_of_stream and self._stream.modes.response is not BodyMode.NONE
-                replies = (request.responded(headers, shown=shown),)
+                replies = (request.responded(headers, shown=shown, ours=shown and self._in_full),)
             case Action.PASS_RESPONSE_PIECE, ResponsePiece(body, end):
                 request.read(body, time.monotonic())
-                in_full = self._stream.modes.response is BodyMode.FULL_DUPLEX_STREAMED
-                replies = (
-                    picker_codec.echoed_response(body, end=end) if in_full else (picker_codec.PASS_RESPONSE_PIECE,)
-                )
+                if not self._in_full:
+                    replies = (picker_codec.PASS_RESPONSE_PIECE,)
+                else:
+                    passed = request.restored(body, end=end)
+                    replies = picker_codec.echoed_response(passed, end=end) if passed or end or not body else ()
+            case Action.PASS_RESPONSE_TRAILERS, _:
+                rest = request.restored(b"", end=True)
+                replies = picker_codec.echoed_response(rest, end=False) if rest else ()
+                replies = itertools.chain(replies, (picker_codec.PASS_RESPONSE_TRAILERS,))
             case Action.ROUTE_HEADERS, _:
                 replies = (request.decision_on_headers(),)
             case Action.ROUTE_BODY, _:
                 replies = (request.decision_on_body(),)
             case Action.ECHO, _:
-                replies = picker_codec.echoed(request.body(), end=True)
+                replies = picker_codec.echoed(request.sent_on, end=True)
             case Action.ECHO_TRAILED, _:
-                replies = picker_codec.echoed(request.body(), end=False)
+                replies = picker_codec.echoed(request.sent_on, end=False)
                 replies = itertools.chain(replies, (picker_codec.PASS_TRAILERS,))
             case Action.REFUSE, _:
                 replies = (request.refusal(),)
@@ -142,7 +152,6 @@ _FIXED = {
     Action.CONTINUE: picker_codec.CONTINUE,
     Action.PASS_PIECE: picker_codec.PASS_PIECE,
     Action.PASS_TRAILERS: picker_codec.PASS_TRAILERS,
-    Action.PASS_RESPONSE_TRAILERS: picker_codec.PASS_RESPONSE_TRAILERS,
 }
 
 _SENDING = frozenset(
@@ -155,5 +164,6 @@ _SENDING = frozenset(
         Action.REFUSE,
         Action.PASS_RESPONSE_HEADERS,
         Action.PASS_RESPONSE_PIECE,
+        Action.PASS_RESPONSE_TRAILERS,
     }
 )

@@ -1,6 +1,7 @@
 """One request at the endpoint picker: what becomes known of it, and what is held for it."""
 
 import asyncio
+from collections.abc import Mapping
 
 from extproc import affinity, passthrough, picker_codec
 from extproc.answer import Answer
@@ -11,6 +12,8 @@ from extproc.errors import RETRY_AFTER_SECONDS, SERVICE_UNAVAILABLE, ApiError, S
 from extproc.picker_gateway import Gateway, Picked
 from extproc.picker_messages import BodyMode, RequestHeaders, ResponseHeaders
 from extproc.picker_stream import Event
+from extproc.restoring import Restored
+from extproc.routed import Who, count, follow
 from extproc.stream import LocalProtocolError
 from tidegate import addresses
 from tidegate.scheduling.dispatch import Decision, Refusal
@@ -46,6 +49,9 @@ class PickerRequest:
         self._status = 0
         self._served = ""
         self._read: Answer | None = None
+        self._asked = ""
+        self._renamed: bytes | None = None
+        self._restored: Restored | None = None
 
     @property
     def delivered(self) -> bool:
@@ -122,16 +128,27 @@ class PickerRequest:
             ApiError(408, "The request's body did not come in time.", reason="upload_timeout", code="request_timeout")
         )
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The request's headers."""
+        return self._headers.headers
+
+    @property
     def body(self) -> bytes:
-        """Return the body that was kept, whole."""
+        """The body that was kept, whole."""
         if len(self._pieces) > 1:
             self._pieces = [b"".join(self._pieces)]
         return self._pieces[0] if self._pieces else b""
 
+    @property
+    def sent_on(self) -> bytes:
+        """The body that the engine is to have."""
+        return self.body if self._renamed is None else self._renamed
+
     def drop_body(self) -> None:
         """Forget the body."""
         self._gateway.hold(-self._size)
-        self._pieces, self._size = [], 0
+        self._pieces, self._size, self._renamed = [], 0, None
 
     async def decide(self, *, partial: BodyMode | None = None) -> Event:
         """Choose an endpoint by the body that was kept."""
@@ -141,16 +158,13 @@ class PickerRequest:
             async with asyncio.timeout(self._gateway.settings.decision_seconds):
                 try:
                     parse = self._desk.catalogue().sessions.reading(self._api.parse)
-                    parsed = await self._desk.intake.read(parse, self.body(), self._coding)
+                    parsed = await self._desk.intake.read(parse, self.body, self._coding)
                 except ApiError:
                     # What was cut cannot be read, and its model not be known.
                     if partial is not BodyMode.BUFFERED_PARTIAL:
                         raise
                     return self._place(*self._unread(), unread=True)
-                if self._api is PASSED_ON:
-                    prompt = TokenCount(parsed.prompt.other_tokens, CountSource.BYTES)
-                else:
-                    prompt = await self._desk.count(parsed.model, parsed.prompt)
+                parsed, prompt = await self._routed(self._api, parsed)
                 beginning = prefix.NONE
                 if self._desk.wants_prefix(parsed.model, self._pool):
                     beginning = await affinity.begun(self._desk, parsed, prompt.tokens, self._pool)
@@ -168,6 +182,19 @@ class PickerRequest:
                 )
             )
         return self._place(parsed, prompt, beginning)
+
+    async def _routed(self, api: Api, parsed: ParsedBody) -> tuple[ParsedBody, TokenCount]:
+        """Follow the route that the request takes, if there is one; return what it asks for then, and its tokens."""
+        self._asked = parsed.model
+        routes = self._desk.catalogue().routes
+        if routes is None:
+            return parsed, await count(self._desk, api, parsed)
+        who = Who(self._pool, self._desk.catalogue().sessions.of_headers(self.headers) or parsed.session)
+        found = await follow(routes, self._desk, api, self, self._coding, parsed, who)
+        self._pool, self._renamed = found.pool, found.body
+        if found.body is not None and parsed.model:
+            self._restored = Restored(found.parsed.model, parsed.model)
+        return found.parsed, found.prompt
 
     def decide_unread(self) -> Event:
         """Choose an endpoint by the headers alone."""
@@ -202,7 +229,7 @@ class PickerRequest:
         outcome = self._desk.decide(self._request)
         if isinstance(outcome, Refusal):
             self._pool = outcome.pool
-            return self._refused(_not_shown() if unread and not outcome.pool else of_refusal(outcome, parsed.model))
+            return self._refused(_not_shown() if unread and not outcome.pool else of_refusal(outcome, self._asked))
         self._decision = outcome
         return Event.DECIDED
 
@@ -220,11 +247,11 @@ class PickerRequest:
 
     def decision_on_headers(self) -> bytes:
         """Return the decision as the reply to the headers."""
-        return picker_codec.decision_on_headers(self._decided.addresses, self._headers.headers)
+        return picker_codec.decision_on_headers(self._decided.addresses, self.headers, self._renamed)
 
     def decision_on_body(self) -> bytes:
         """Return the decision as the reply to the body."""
-        return picker_codec.decision_on_body(self._decided.addresses, self._headers.headers)
+        return picker_codec.decision_on_body(self._decided.addresses, self.headers, self._renamed)
 
     @property
     def _decided(self) -> Decision:
@@ -249,9 +276,14 @@ class PickerRequest:
 
     # -- the response
 
-    def responded(self, message: ResponseHeaders, *, shown: bool) -> bytes:
-        """Take in the answer's headers; return the reply to them. ``shown`` says that its body is to come as well."""
+    def responded(self, message: ResponseHeaders, *, shown: bool, ours: bool = False) -> bytes:
+        """Take in the answer's headers; return the reply to them.
+
+        ``shown`` says that its body is to come as well, and ``ours`` that we send it on, and may change it.
+        """
         headers = message.headers
+        if not ours or "content-encoding" in headers:
+            self._restored = None
         if shown and self._delivered:
             self._read = Answer(headers.get("content-type", ""), headers.get("content-encoding", ""))
         status = headers.get(":status", "")
@@ -266,7 +298,11 @@ class PickerRequest:
             self._gateway.served_by(self._decided, self._served)
         obeyed = picker_codec.TEST_SELECTION in self._headers.headers and self._gateway.settings.obey_tests
         told = {picker_codec.TEST_SERVED: self._served} if self._served and obeyed else {}
-        return picker_codec.pass_response_headers(headers, told)
+        return picker_codec.pass_response_headers(headers, told, resized=self._restored is not None)
+
+    def restored(self, piece: bytes, *, end: bool) -> bytes:
+        """Return what the client is to have of a piece of the answer: the model by the name that it asked for."""
+        return piece if self._restored is None else self._restored.feed(piece, end=end)
 
     def read(self, piece: bytes, now: float) -> None:
         """Take in a piece of the answer, at ``now`` in seconds."""

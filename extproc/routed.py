@@ -2,16 +2,29 @@
 
 import functools
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from extproc import renaming
 from extproc.apis import PASSED_ON, Api, path_of
 from extproc.body import ParsedBody
 from extproc.desk import Desk
-from extproc.stream import Stream
 from tidegate.scheduling.routes import Routes, chosen
 from tidegate.scheduling.splits import Split
 from tidegate.tokens.count import CountSource, TokenCount
+
+
+class Asked(Protocol):
+    """A request as it came."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Its headers, by names in lower case."""
+        ...
+
+    @property
+    def body(self) -> bytes:
+        """Its body."""
+        ...
 
 
 class Routed(NamedTuple):
@@ -69,7 +82,7 @@ async def count(desk: Desk, api: Api, parsed: ParsedBody, pool: str = "") -> Tok
 
 
 async def follow(
-    routes: Routes, desk: Desk, api: Api, stream: Stream, coding: str | None, parsed: ParsedBody, who: Who
+    routes: Routes, desk: Desk, api: Api, asked: Asked, coding: str | None, parsed: ParsedBody, who: Who
 ) -> Routed:
     """Return where the request goes; to the pool that ``who`` names if no route takes it.
 
@@ -79,21 +92,21 @@ async def follow(
     Raises:
         ApiError: the route has the model renamed, and that cannot be done.
     """
-    possible = routes.possible(path_of(stream.headers), api.name, stream.headers, parsed.model)
+    possible = routes.possible(path_of(asked.headers), api.name, asked.headers, parsed.model)
     if not possible:
         return Routed(parsed, await count(desk, api, parsed, who.pool), who.pool)
     reads = api is not PASSED_ON
-    first = routes.shared_out(possible[0], who.key(possible[0].split, stream.headers))
+    first = routes.shared_out(possible[0], who.key(possible[0].split, asked.headers))
     counted = _named(parsed, first.rewrite_model if reads else "")
     prompt = await count(desk, api, counted, first.pool)
     route = chosen(possible, prompt.tokens)
     if route is None:
         return Routed(parsed, prompt._replace(uncorrected=None), who.pool)
-    route = first if route is possible[0] else routes.shared_out(route, who.key(route.split, stream.headers))
+    route = first if route is possible[0] else routes.shared_out(route, who.key(route.split, asked.headers))
     wanted = _named(parsed, route.rewrite_model if reads else "")
     if (counted.model, first.pool) != (wanted.model, route.pool):
         prompt = prompt._replace(uncorrected=None)
-    body = None if wanted.model == parsed.model else await _renamed(desk, stream.body, coding, wanted.model)
+    body = None if wanted.model == parsed.model else await _renamed(desk, asked.body, coding, wanted.model)
     return Routed(wanted, prompt, route.pool, route.name, route.rewrite_path, body, route.bounds)
 
 

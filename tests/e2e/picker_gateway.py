@@ -60,18 +60,24 @@ class Engine:
         self.got.append({"path": request.path, "size": len(body), "sha256": digest, "headers": request.headers.copy()})
         if self.fail:
             return web.json_response({"error": {"message": "no"}}, status=self.fail)
+        model = _model(body)
         if b'"stream": true' in body:
-            return await self._stream(request)
-        told = {"size": len(body), "sha256": digest, "usage": {"prompt_tokens": 11, "completion_tokens": 5}}
+            return await self._stream(request, model)
+        told = {
+            "size": len(body),
+            "sha256": digest,
+            "model": model,
+            "usage": {"prompt_tokens": 11, "completion_tokens": 5},
+        }
         response = web.json_response(told)
         response.headers.extend([("set-cookie", "a=1"), ("set-cookie", "b=2"), ("x-engine", str(self.port))])
         return response
 
-    async def _stream(self, request: web.Request) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, model: str) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         for number in range(4):
-            event = {"choices": [{"delta": {"content": f"t{number}"}}]}
+            event = {"model": model, "choices": [{"delta": {"content": f"t{number}"}}]}
             await response.write(f"data: {json.dumps(event)}\n\n".encode())
             await asyncio.sleep(self.pause)
         usage = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}}
@@ -93,6 +99,13 @@ class Engine:
             yield self
         finally:
             await runner.cleanup()
+
+
+def _model(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["model"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 @dataclass

@@ -278,3 +278,20 @@ async def test_more_bodies_than_may_be_held_are_answered_with_429(tmp_path: Path
             assert answer.headers["x-llm-d-request-dropped-reason"] == "rejected-saturated"
         async with running.client.post(running.chat, json=CHAT) as answer:
             assert answer.status == 200
+
+
+@pytest.mark.parametrize(("mode", "answered"), [(FULL_DUPLEX, "m"), (modes("BUFFERED", "STREAMED"), "another")])
+async def test_a_model_is_renamed_on_its_way_and_back_where_the_answer_is_ours_to_send(
+    tmp_path: Path, mode: Mapping[str, str], answered: str
+) -> None:
+    routes = [{"model": "m", "pool": "default", "rewrite_model": "another"}]
+    async with gateway(tmp_path, "h2", mode=mode, engine_count=1, routes=routes) as running:
+        async with running.client.post(running.chat, json=CHAT) as answer:
+            told = await answer.json()
+        sent = json.dumps({**CHAT, "model": "another"}).encode()
+        assert (answer.status, told["size"], told["model"]) == (200, len(sent), answered)
+        assert told["sha256"] == hashlib.sha256(sent).hexdigest()
+        async with running.client.post(running.chat, data=json.dumps({**CHAT, "stream": True})) as answer:
+            events = [json.loads(line[6:]) for line in (await answer.text()).splitlines() if line.startswith("data: {")]
+        assert [event.get("model") for event in events] == [answered] * 4 + [None]
+        await running.until("tidegate_requests_total", 2, outcome="ok", model="another")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.configurations import parsed
@@ -74,10 +75,10 @@ def test_the_files_own_routes_come_first() -> None:
 class Told:
     """A source that is told what it tells."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         self.discovered = Discovered(lambda: None)
         self.readjusted = 0
-        self.part = steering.Steered(self.discovered, self._readjust)
+        self.part = steering.Steered(self.discovered, self._readjust, None if folder is None else str(folder))
 
     def _readjust(self) -> None:
         self.readjusted += 1
@@ -87,14 +88,14 @@ class Told:
         self.discovered._take(followed, news)
 
 
-def followed() -> tuple[Told, Config]:
+def followed(folder: Path | None = None, pool_name: str = "llama") -> tuple[Told, Config]:
     pool = {
         "name": "llama",
         "models": ["*"],
-        "discovery": {"kubernetes": {"namespace": "ml", "inference_pool": "llama"}},
+        "discovery": {"kubernetes": {"namespace": "ml", "inference_pool": pool_name}},
     }
     made = parsed({"pools": [pool], "objectives": [{"name": "batch", "priority": -1}]})
-    told = Told()
+    told = Told(folder)
     told.discovered.follow(made)
     return told, made
 
@@ -124,3 +125,26 @@ def test_a_source_that_is_described_anew_keeps_what_it_said_of_requests() -> Non
     (pool,) = made.pools
     told.discovered.follow(made.model_copy(update={"pools": (pool.model_copy(update={"discovery": described}),)}))
     assert told.discovered.steering()["llama"].objectives == (("urgent", 50),)
+
+
+def test_what_was_said_last_goes_on_after_a_restart_until_it_is_said_anew(tmp_path: Path) -> None:
+    told, made = followed(tmp_path)
+    told.part.adjusted(made)
+    told.tell(Steered(Steering((("urgent", 50),), (CANARY, WHOLE))))
+    expected = told.part.adjusted(made)
+    again, made = followed(tmp_path)
+    assert again.part.adjusted(made) == expected
+    again.tell(Steered(Steering((("urgent", 40),))))
+    assert [one.priority for one in again.part.adjusted(made).objectives] == [-1, 40]
+    # What was deleted meanwhile is obeyed no longer.
+    third, made = followed(tmp_path)
+    assert third.part.adjusted(made) is not made
+    third.tell(Steered(Steering()))
+    assert (third.readjusted, third.part.adjusted(made)) == (1, made)
+    # Another InferencePool never said so.
+    told.tell(Steered(Steering((("urgent", 1),))))
+    other, made = followed(tmp_path, "other")
+    assert other.part.adjusted(made) is made
+    (tmp_path / steering.FILE).write_text('{"llama": {"of": 7}}')
+    broken, made = followed(tmp_path)
+    assert broken.part.adjusted(made) is made

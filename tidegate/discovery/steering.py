@@ -22,8 +22,14 @@ POOL_GROUPS: Final = frozenset({"", "inference.networking.k8s.io"})
 MAX_OBJECTIVES, MAX_REWRITES, MAX_TARGETS = 1_000, 200, 16
 """What counts of one pool's; rewrites are looked through one after the other."""
 
+MAX_WEIGHT: Final = 1_000_000
+"""The largest weight of a target, by the API."""
+
 MOST_URGENT: Final = 100
 """The highest priority, and without its sign the lowest, that a request may have."""
+
+_NAME: Final = re.compile(r"[!-~]{1,253}", re.ASCII)
+"""Names of objects; what holds the API is stricter, and we do not rely on it."""
 
 _MODEL: Final = re.compile(r"[!-)+-~]{1,256}", re.ASCII)
 """Names that mean themselves: without ``*``, which stands for others where models are looked for."""
@@ -90,7 +96,9 @@ def steering(namespace: str, pool: str, objectives: Iterable[bytes], rewrites: I
 
     def ours(meta: _Meta, ref: _PoolRef) -> bool:
         of_pool = ref.name == pool and ref.group in POOL_GROUPS and ref.kind == "InferencePool"
-        return of_pool and meta.namespace == namespace and not meta.deletion_timestamp
+        return (
+            of_pool and bool(_NAME.fullmatch(meta.name)) and meta.namespace == namespace and not meta.deletion_timestamp
+        )
 
     known: dict[str, int] = {}
     for text in objectives:
@@ -124,7 +132,8 @@ def _rules(rewrite: _ModelRewrite) -> Iterator[Rewrite]:
         targets = [target for target in rule.targets[:MAX_TARGETS] if _MODEL.fullmatch(target.model_rewrite)]
         weighted = any(target.weight is not None for target in targets)
         shares = tuple(
-            (target.model_rewrite, float(max(0, target.weight or 0)) if weighted else 1.0) for target in targets
+            (target.model_rewrite, float(min(max(0, target.weight or 0), MAX_WEIGHT)) if weighted else 1.0)
+            for target in targets
         )
         # Models of which none can be read are not all models.
         if any(weight for _, weight in shares) and (models or not rule.matches):

@@ -121,7 +121,7 @@ class ControlPlane:
             shared_limits.keeping(self._tenants, config),
             *(
                 kept_endpoints.KeptEndpoints(self._discovered, config),
-                Steered(self._discovered, self._watched.readjust),
+                Steered(self._discovered, self._watched.readjust, config.control.state_dir),
             ),
             XdsClients(self._discovery, self._metrics),
         )
@@ -152,7 +152,7 @@ class ControlPlane:
             self._discovered.follow(self._config)
             await self._discovered.synced()
             # In this order: Envoys that are waiting ask at once, and an unknown model would be a refusal.
-            self._take_over(self._config)
+            self._take_over(self._watched.adjusted())
             await self._listen(listening)
             async with asyncio.TaskGroup() as tasks:
                 running = [

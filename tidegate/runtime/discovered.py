@@ -250,7 +250,7 @@ class Discovered:
             what, level = "steering cannot be read", logging.WARNING
             event(logger, what, level=level, pool=followed.pool, reason=news.reason)
         followed.unsteered = news.reason
-        if news.steering is not None and news.steering != (followed.steering or Steering()):
+        if news.steering is not None and news.steering != followed.steering:
             followed.steering = news.steering
             objectives, rewrites = map(len, news.steering)
             event(logger, "steering read", pool=followed.pool, objectives=objectives, rewrites=rewrites)

@@ -39,6 +39,7 @@ from tidegate.runtime.lessons import lesson
 from tidegate.runtime.picked import PickedRequests
 from tidegate.runtime.reload import ConfigFile
 from tidegate.runtime.services import BindError
+from tidegate.runtime.steering import Steered
 from tidegate.telemetry import admin, status
 from tidegate.telemetry.discovery import DiscoveryCollector
 from tidegate.telemetry.log import event
@@ -85,8 +86,9 @@ class PickerPlane:
         )
         self._certificates = Certificates(self._metrics.registry, lambda: None)
         self._told = KvWatch(self._apply, self._metrics.kv_events, random.SystemRandom())
-        self._watched = ConfigFile(file, config)
+        self._watched = ConfigFile(file, config, self._adjusted)
         self._discovered = Discovered(self._declare)
+        self._steered = Steered(self._discovered, self._watched.readjust)
         self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
 
     def reload(self) -> None:
@@ -125,6 +127,7 @@ class PickerPlane:
                 ]
                 await self._decider.warm(self._config)
                 await self._discovered.synced()
+                self._take_over(self._watched.adjusted())
                 async with self._serving():
                     self._unready.clear()
                     event(logger, "ready", pools=len(self._config.pools), file=str(self._file))
@@ -212,6 +215,9 @@ class PickerPlane:
         self._declare()
         self._decider.configure(config)
         self._picked.configure(config)
+
+    def _adjusted(self, config: Config) -> Config:
+        return self._steered.adjusted(config)
 
     def _declare(self) -> None:
         """Make all endpoints known, those listed and those found."""

@@ -63,6 +63,10 @@ class ConfigFile:
         self._asked = True
         self._wake.set()
 
+    def adjusted(self) -> Config:
+        """Return the last good configuration, adjusted to what is known now."""
+        return self._adjust(self._current)
+
     def readjust(self) -> None:
         """Take the last good configuration over once more, whatever the file holds now: it is to be adjusted anew."""
         self._outdated = True
@@ -74,7 +78,7 @@ class ConfigFile:
             asked = await self._tick()
             if self._outdated:
                 self._outdated = False
-                await apply(self._adjust(self._current))
+                await apply(self.adjusted())
                 if not asked:
                     continue
             try:

@@ -24,7 +24,7 @@ OPTIONS = {
     "features": "what it can do beyond the protocol, with commas; see README.md",
 }
 TRANSPORT = os.environ.get("TIDEGATE_TEST_EXT_PROC_TRANSPORT", "h2")
-OURS = frozenset({"test-header", "passthrough", "modes"})
+OURS = frozenset({"test-header", "passthrough", "modes", "model-rewrite"})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -100,6 +100,7 @@ def _configuration(pods: Pods, port: int, health: int) -> dict[str, object]:
                 "endpoints": [{"address": address} for address in pods.addresses],
             }
         ],
+        "routes": [{"model": "model-to-be-rewritten", "pool": "default", "rewrite_model": "rewritten-model"}],
     }
 
 
