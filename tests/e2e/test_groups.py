@@ -1,13 +1,20 @@
 """Several Envoys of different groups at one control plane."""
 
+import contextlib
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 from tests.e2e.apart import apart
 from tests.e2e.echoing_engine import echoing
+from tests.e2e.gateway import Gateway, eventually, standing, view
 from tests.e2e.stack import ROOT, configuration, tidegate, until
 from tests.ports import free_port
+from tidegate.config import Config
+from xds import build
+from xds.events import Rejected
 
 CHAT, CODE = "sim-chat", "sim-code"
 
@@ -59,3 +66,30 @@ def test_two_envoys_of_different_groups_each_get_their_own_and_a_stranger_gets_n
         rows = {tuple(line.split()[:2]) for line in said.stdout.splitlines() if "delta" in line}
         assert rows == {("edge-7", "edge"), ("pod-1", "sidecar")}
         until(lambda: parts.total("tidegate_inflight_requests") == 0, 20, "nothing stays reserved for what was refused")
+
+
+async def test_an_envoy_that_comes_into_another_group_listens_and_serves_as_that_one_does() -> None:
+    async with standing() as gateway:
+        first, second = (engine.address for engine in gateway.engines)
+        gateway.decider.destinations = first
+        assert await gateway.served_by() == gateway.engines[0].port
+        before, port = gateway.clients, free_port()
+        group = {"name": "moved", "match": {"id": "envoy"}, "listener": {"port": port}, "pools": ("small",)}
+        listener = gateway.config.listener.model_copy(update={"port": port})
+        moved = Config.model_validate({**gateway.config.model_dump(), "envoys": {"groups": (group,)}})
+        server = gateway.control.server
+        server.publish_groups(build.groups(moved, [view("small", first, second), view("large", first)]))
+        await eventually(lambda: server.up_to_date and server.standings()[0].group == "moved")
+        assert not [event for event in gateway.control.events if isinstance(event, Rejected)]
+        gateway.config = gateway.config.model_copy(update={"listener": listener})
+        assert gateway.clients != before
+        await eventually(lambda: _served(gateway))
+        gateway.decider.pool = "large"
+        assert (await gateway.post())[0] == 404
+        assert await gateway.envoy.stat("cluster_manager.cluster_removed") == 1
+
+
+async def _served(gateway: Gateway) -> bool:
+    with contextlib.suppress(aiohttp.ClientError):
+        return (await gateway.post())[0] == 200
+    return False
