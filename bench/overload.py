@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import aiohttp
 
 from tidegate.simulator.virtual import synthetic
+from tidegate.simulator.virtual.classes import LEAST_WAIT
 from tidegate.simulator.virtual.percentiles import Percentiles
 from tidegate.simulator.virtual.workload import Arrival, Workload
 
@@ -54,6 +55,7 @@ class Summary:
         statuses: how many got which status; 0 is no answer in time.
         waited: of those that were told that they waited; seconds.
         error: how far off their estimates were; seconds.
+        off: the same, as a share of the wait, or of a second where it was shorter.
     """
 
     requests: int
@@ -63,6 +65,7 @@ class Summary:
     statuses: Mapping[int, int]
     waited: Percentiles
     error: Percentiles
+    off: Percentiles
 
 
 def workload(requests: int, rate: float, scale: float, seed: int) -> Workload:
@@ -154,4 +157,5 @@ def summary(answers: Sequence[Answer], seconds: float, ttft: float) -> Summary:
         dict(sorted(Counter(one.status for one in answers).items())),
         Percentiles.of([one.waited for one in answered if one.waited is not None]),
         Percentiles.of([abs(waited - estimate) for waited, estimate in pairs]),
+        Percentiles.of([abs(waited - estimate) / max(LEAST_WAIT, waited) for waited, estimate in pairs]),
     )

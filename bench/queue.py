@@ -139,7 +139,7 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="a file to write all figures to")
     asked = parser.parse_args(arguments)
     asked.sides = asked.sides or list(SIDES)
-    asked.loads = asked.loads or [0.8, 5.0]
+    asked.loads = asked.loads or [0.5, 5.0]
     asked.waiting = asked.waiting or [1, 1_000, 5_000]
     return asked
 
@@ -220,6 +220,8 @@ def told(run: Run) -> Iterator[str]:
     for name, found in run.classes.items():
         if found.waited.p50 is not None:
             yield f"  {name:7}waited {_times(found.waited)}; estimates were off by {_times(found.error)}"
+            if found.off.p50 is not None:
+                yield f"         which is p50 {found.off.p50:.0%} p90 {found.off.p90:.0%} of the wait, or of a second"
 
 
 def _times(found: Percentiles) -> str:
@@ -231,7 +233,9 @@ def _times(found: Percentiles) -> str:
 def verdict(runs: Sequence[Run]) -> Iterator[str]:
     """Say how each side does under overload, beside the most that any load brought any side."""
     peak = max(run.total.per_second for run in runs)
-    calm = {run.side: run.classes["urgent"].ttft.p99 for run in runs if run.load <= 1.0}
+    # By the least load: at what can just be served, there is a queue already.
+    by_load = sorted(runs, key=lambda run: -run.load)
+    calm = {run.side: run.classes["urgent"].ttft.p99 for run in by_load if run.load <= 1.0}
     for run in runs:
         if run.load <= 1.0:
             continue

@@ -54,6 +54,7 @@ def test_an_answer_is_good_that_is_whole_and_began_in_time() -> None:
     assert (found.requests, found.good, found.per_second) == (5, 1, 0.1)
     assert found.statuses == {0: 1, 200: 3, 429: 1}
     assert [found.waited.p50, found.error.p50, found.error.p90] == pytest.approx([0.5, 0.3, 2.0])
+    assert [found.off.p50, found.off.p90] == pytest.approx([0.3, 0.8])
 
 
 def test_envoys_breakers_bound_connections_and_what_waits_for_them() -> None:

@@ -9,7 +9,7 @@ from tidegate.scheduling.line import Standing
 from tidegate.telemetry.admin import Page, make_app
 from tidegate.telemetry.queues import describe
 
-STANDINGS = (Standing("chat", False, 12, 3400, 56_000, 2.5), Standing("chat", True, 0, 0, 0, 0.0))
+STANDINGS = (Standing("chat", False, 12, 3400, 56_000, 2.5, 3), Standing("chat", True, 0, 0, 0, 0.0, 3))
 
 
 def app(rate: float | None) -> web.Application:
@@ -22,15 +22,15 @@ def test_what_waits_is_printed_as_a_table() -> None:
         result = CliRunner().invoke(main, ["queue", "--admin", address])
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.output.splitlines()]
-    assert ["chat", "interactive", "12", "3400", "56000", "2.5", "s", "1234"] in rows
-    assert ["chat", "batch", "0", "0", "0", "-", "1234"] in rows
+    assert ["chat", "interactive", "12", "3400", "56000", "2.5", "s", "1234", "3"] in rows
+    assert ["chat", "batch", "0", "0", "0", "-", "1234", "3"] in rows
 
 
 def test_an_unknown_rate_is_no_number() -> None:
     with serving(app(None)) as address:
         result = CliRunner().invoke(main, ["queue", "--admin", address])
     rows = [line.split() for line in result.output.splitlines()]
-    assert [row[-1] for row in rows if row[:1] == ["chat"]] == ["-", "-"]
+    assert [row[-2] for row in rows if row[:1] == ["chat"]] == ["-", "-"]
 
 
 def test_the_answer_can_be_had_as_it_came() -> None:

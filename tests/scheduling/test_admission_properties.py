@@ -170,7 +170,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.fleet.apply(RequestEnded(name), self.now)
         assert not self.waiting
         assert len(self.fleet.ledger) == len(self.admission) == 0
-        assert all(one[2:] == (0, 0, 0, 0.0) for one in self.admission.standings(self.now))
+        assert all(one[2:6] == (0, 0, 0, 0.0) for one in self.admission.standings(self.now))
         assert set(self.endings) <= {"decided", "cancelled", *(why.value for why in Why)}
 
 

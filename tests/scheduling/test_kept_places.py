@@ -72,6 +72,7 @@ def test_a_place_is_kept_where_the_urgent_come_and_they_find_it() -> None:
     busy.overload(20.0, 0.5)
     assert len(busy.pool.admission) > 10, "others wait"
     assert busy.free >= 1
+    assert {one.kept for one in busy.pool.admission.standings(busy.now)} == {2}, "which is told"
     assert isinstance(busy.pool.ask("at once", busy.now, priority=5), Decision)
     assert isinstance(busy.pool.ask("normal", busy.now), Place)
 

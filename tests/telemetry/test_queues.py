@@ -6,7 +6,7 @@ from tidegate.scheduling.line import Standing
 from tidegate.telemetry.labels import Configured
 from tidegate.telemetry.queues import QueueCollector, QueueFigures, describe
 
-STANDINGS = (Standing("a", False, 3, 300, 30, 1.23456), Standing("a", True, 0, 0, 0, 0.0))
+STANDINGS = (Standing("a", False, 3, 300, 30, 1.23456, 2), Standing("a", True, 0, 0, 0, 0.0, 2))
 
 
 def figures() -> tuple[QueueFigures, CollectorRegistry]:
@@ -56,6 +56,7 @@ def test_tokens_bytes_and_age_are_read_when_they_are_asked_for() -> None:
     assert registry.get_sample_value("tidegate_queue_bytes", labels) == 30
     assert registry.get_sample_value("tidegate_queue_oldest_seconds", labels) == 1.23456
     assert registry.get_sample_value("tidegate_queue_tokens", {"pool": "a", "class": "batch"}) == 0
+    assert registry.get_sample_value("tidegate_queue_kept_places", {"pool": "a"}) == 2
 
 
 def test_the_page_has_a_pool_with_its_classes_and_its_rate() -> None:
@@ -64,3 +65,4 @@ def test_the_page_has_a_pool_with_its_classes_and_its_rate() -> None:
     assert (queue["pool"], queue["tokens_per_second"]) == ("a", 99.5)
     assert [one["class"] for one in queue["classes"]] == ["interactive", "batch"]
     assert queue["classes"][0]["oldest_seconds"] == 1.235
+    assert queue["kept_places"] == 2

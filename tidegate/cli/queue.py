@@ -23,6 +23,7 @@ class _Queue(msgspec.Struct):
     pool: str
     classes: list[_Class]
     tokens_per_second: float | None = None
+    kept_places: int = 0
 
 
 class _Page(msgspec.Struct):
@@ -41,13 +42,22 @@ def command(admin: str, as_json: bool) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     for heading in ("pool", "class"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("requests", "tokens", "bytes", "oldest", "tokens/s"):
+    for heading in ("requests", "tokens", "bytes", "oldest", "tokens/s", "kept"):
         table.add_column(heading, no_wrap=True, justify="right")
     for queue in page.queues:
         rate = "-" if queue.tokens_per_second is None else f"{queue.tokens_per_second:.0f}"
         for one in queue.classes:
             oldest = f"{one.oldest_seconds:.1f} s" if one.requests else "-"
-            table.add_row(queue.pool, one.name, str(one.requests), str(one.tokens), str(one.bytes), oldest, rate)
+            table.add_row(
+                queue.pool,
+                one.name,
+                str(one.requests),
+                str(one.tokens),
+                str(one.bytes),
+                oldest,
+                rate,
+                str(queue.kept_places),
+            )
     console = Console()
     width_for_pipes(console)
     console.print(table)

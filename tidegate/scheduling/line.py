@@ -149,6 +149,7 @@ class Standing(NamedTuple):
         tokens: their tokens.
         bytes: their bodies'.
         oldest_seconds: for how long the oldest has waited; 0 where nothing waits.
+        kept: places that the least important leave free in the pool now.
     """
 
     pool: str
@@ -157,6 +158,7 @@ class Standing(NamedTuple):
     tokens: int
     bytes: int
     oldest_seconds: float
+    kept: int = 0
 
 
 class Line:
@@ -276,4 +278,5 @@ def standing(line: Line, waiting: list[Waiting], now: float, *, batch: bool) -> 
         sum(one.tokens for one in waiting),
         sum(one.bytes for one in waiting),
         max((now - one.arrived for one in waiting), default=0.0),
+        line.room.claim.kept,
     )

@@ -174,7 +174,8 @@ class Room:
 
     def places(self, endpoints: Sequence[EndpointView], each: float) -> float:
         """Return how many requests of ``each`` so many tokens ``endpoints`` hold together; infinite is unknown."""
-        return sum(self._places(one, each) for one in endpoints if one.reachability is not Reachability.UNREACHABLE)
+        there = (one for one in endpoints if not one.ejected and one.reachability is not Reachability.UNREACHABLE)
+        return sum(self._places(one, each) for one in there)
 
     def _places(self, endpoint: EndpointView, each: float, *, free: bool = False) -> float:
         """Return how many requests of ``each`` so many tokens an endpoint holds, or has room for."""

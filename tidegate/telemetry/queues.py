@@ -86,17 +86,23 @@ class QueueCollector(Collector):
         tokens = GaugeMetricFamily("tidegate_queue_tokens", "Tokens of what waits, with its answers.", labels=labels)
         size = GaugeMetricFamily("tidegate_queue_bytes", "Bytes of the bodies that wait.", labels=labels)
         oldest = GaugeMetricFamily("tidegate_queue_oldest_seconds", "How long the oldest has waited.", labels=labels)
+        kept = GaugeMetricFamily(
+            "tidegate_queue_kept_places", "Places kept free for more important requests to come.", labels=("pool",)
+        )
         for one in self._standings():
+            if not one.batch:
+                kept.add_metric((one.pool,), one.kept)
             values = (one.pool, "batch" if one.batch else "interactive")
             tokens.add_metric(values, one.tokens)
             size.add_metric(values, one.bytes)
             oldest.add_metric(values, one.oldest_seconds)
-        yield from (tokens, size, oldest)
+        yield from (tokens, size, oldest, kept)
 
 
 def describe(standings: Sequence[Standing], rate: Callable[[str], float | None]) -> JsonObject:
     """Return the page of the queues; ``rate`` says how many tokens a second leave that of a pool."""
     classes: dict[str, list[JsonObject]] = {}
+    kept = {one.pool: one.kept for one in standings}
     for one in standings:
         classes.setdefault(one.pool, []).append(
             {
@@ -108,5 +114,8 @@ def describe(standings: Sequence[Standing], rate: Callable[[str], float | None])
             }
         )
     return {
-        "queues": [{"pool": pool, "tokens_per_second": rate(pool), "classes": found} for pool, found in classes.items()]
+        "queues": [
+            {"pool": pool, "tokens_per_second": rate(pool), "kept_places": kept[pool], "classes": found}
+            for pool, found in classes.items()
+        ]
     }
