@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,11 @@ def asked_for(server: DiscoveryServer) -> set[str]:
     return {kind.type_url for one in server.standings() for kind in one.types}
 
 
+def pushed(seen: Sequence[DiscoveryEvent]) -> list[str]:
+    """Return the types of what was pushed; a push is told of when it is written, which Envoy may be faster than."""
+    return [event.type_url for event in seen if isinstance(event, Pushed)]
+
+
 def mismatched(of: Config, volume: Volume) -> Snapshot:
     """Return a snapshot with a key of another certificate, which Tidegate would not send."""
     name = f"listener_certificate:{volume.certificate}"
@@ -88,12 +94,12 @@ async def test_a_renewed_certificate_is_one_push_of_secrets(tmp_path: Path, api_
         for _ in range(2):
             # Envoy may show a certificate a moment before it has asked for, and answered, all else.
             await until(lambda: server.up_to_date and {ROUTE, SECRET} <= asked_for(server))
-            before = [event.type_url for event in seen if isinstance(event, Pushed)]
+            before = len(pushed(seen))
             volume.renew()
             server.publish(snapshot(of, volume))
             await shown(of.listener.port, volume.serial)
-            after = [event.type_url for event in seen if isinstance(event, Pushed)]
-            assert {*after[len(before) :]} == {SECRET}
+            await until(lambda before=before: len(pushed(seen)) > before)
+            assert {*pushed(seen)[before:]} == {SECRET}
         assert not [event for event in seen if isinstance(event, Rejected)]
         good = volume.serial
         server.publish(mismatched(of, volume))
