@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,10 @@ from tests.authority import Authority
 from tests.e2e.tls_engine import METRICS, secured
 from tests.ports import free_port
 from tidegate.certificates import Outgoing
+from tidegate.config_checks import Check
 from tidegate.engines import fetch
+from tidegate.engines.check import Standing, Subject
+from tidegate.engines.checker import Checker
 from tidegate.engines.outcome import Outcome, ScrapeError
 
 URI = "spiffe://fleet.example/engine"
@@ -95,3 +99,24 @@ async def test_what_does_not_speak_tls_is_unreachable(engines: Engines) -> None:
         with pytest.raises(ScrapeError, match="the handshake failed") as caught:
             await page(port, tls)
     assert caught.value.outcome is Outcome.UNREACHABLE
+
+
+async def test_one_of_which_nothing_is_heard_is_asked_over_tls_where_it_is_reached_so(engines: Engines) -> None:
+    address, found = f"127.0.0.1:{engines.by_name}", asyncio.Queue[str]()
+    check = Check(name="progress", interval_seconds=0.05)
+    tls = engines.outgoing("engine.internal")
+
+    def observe(name: str, finding: str, seconds: float) -> None:
+        if seconds:
+            found.put_nowait(f"{name} {finding}")
+
+    silent = Standing(inflight=1, still_seconds=30.0)
+    checker = Checker(lambda _: silent, lambda _: None, random.Random(7), observe)
+    checker.watch({(address, "progress"): Subject("default", address, "vllm", (), check, tls=tls)})
+    running = asyncio.create_task(checker.run())
+    try:
+        async with asyncio.timeout(30):
+            assert await found.get() == "progress passed"
+    finally:
+        running.cancel()
+        await asyncio.wait([running])

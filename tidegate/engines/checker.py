@@ -234,5 +234,5 @@ class Checker:
 async def _anything(subject: Subject, session: aiohttp.ClientSession) -> Found:
     """Ask for the list of models, which no engine computes anything for; whatever it answers, it is there."""
     url = subject.url(api(subject.engine).models)
-    await fetch.exchange(session, url, timeout_seconds=subject.seconds, max_bytes=MAX_BYTES)
+    await fetch.exchange(session, url, timeout_seconds=subject.seconds, max_bytes=MAX_BYTES, tls=subject.tls)
     return PASSED
