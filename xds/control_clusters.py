@@ -10,11 +10,15 @@ from envoy_data_plane.google.protobuf import Any
 from tidegate.config_control import Control
 from xds.clusters import HTTP_OPTIONS
 from xds.messages import seconds, socket_address
-from xds.names import ACCESS_LOG_CLUSTER, EXT_PROC_CLUSTER
+from xds.names import ACCESS_LOG_CLUSTER, EXT_PROC_CLUSTER, HOLD_CLUSTER
 from xds.tls import transport_socket
 
 NO_LIMIT = 1_000_000
 """Every request that waits for a decision holds a stream; Envoy's own limit of 1024 would fail the next one."""
+
+
+MOST_HELD = 1024
+"""Streams that were ended and whose clients stay. What exceeds that is told the same, and is not broken off as long."""
 
 
 def ext_proc_cluster(control: Control) -> cluster.Cluster:
@@ -55,6 +59,18 @@ def ext_proc_cluster(control: Control) -> cluster.Cluster:
 def access_log_cluster(control: Control) -> cluster.Cluster:
     """Return the cluster of the access-log intake."""
     return _grpc_cluster(ACCESS_LOG_CLUSTER, control, control.access_log_port)
+
+
+def hold_cluster(control: Control) -> cluster.Cluster:
+    """Return the cluster for questions that are not to be answered, of which there may be ``MOST_HELD`` at a time.
+
+    They keep none of the streams by which Envoy hears of anything, which is why it is a cluster of its own.
+    """
+    built = _grpc_cluster(HOLD_CLUSTER, control, control.xds_port)
+    built.circuit_breakers = cluster.CircuitBreakers(
+        thresholds=[cluster.CircuitBreakersThresholds(max_requests=MOST_HELD)]
+    )
+    return built
 
 
 def _grpc_cluster(name: str, control: Control, *ports: int) -> cluster.Cluster:

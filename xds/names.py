@@ -8,8 +8,8 @@ ROUTES = "inference"
 
 EXT_PROC_CLUSTER = "tidegate_ext_proc"
 ACCESS_LOG_CLUSTER = "tidegate_access_log"
-XDS_CLUSTER = "xds"
-"""The bootstrap's: where all this comes from."""
+HOLD_CLUSTER = "tidegate_hold"
+"""The control plane again, for questions that are not to be answered (``stalls``)."""
 UNDECIDED_CLUSTER = "tidegate_undecided"
 """A cluster without endpoints: where a request goes that nobody decided on. Pool names cannot hold an underscore."""
 

@@ -8,7 +8,7 @@ from tidegate.config import Config, Pool
 from tidegate.config_envoys import DEFAULT
 from xds import secrets
 from xds.clusters import pool_cluster, undecided_cluster
-from xds.control_clusters import access_log_cluster, ext_proc_cluster
+from xds.control_clusters import access_log_cluster, ext_proc_cluster, hold_cluster
 from xds.identity import jwks_clusters
 from xds.listener import client_listener
 from xds.names import ACCESS_LOG_CLUSTER, EXT_PROC_CLUSTER, LISTENER, ROUTES, UNDECIDED_CLUSTER
@@ -74,7 +74,7 @@ def _told(config: Config) -> Mapping[str, Told]:
 
 
 def _clusters(config: Config) -> list[Resource]:
-    control = (ext_proc_cluster(config.control), access_log_cluster(config.control))
+    control = (ext_proc_cluster(config.control), access_log_cluster(config.control), hold_cluster(config.control))
     shown = () if config.control.tls is None else (secrets.ENVOY_CERTIFICATE, secrets.ENVOY_CA)
     pools = [
         (pool, pool_cluster(pool, pool.idle_timeout_seconds or config.limits.idle_timeout_seconds))

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from xds.names import DECISION_NAMESPACE, ENDING_NAMESPACE, XDS_CLUSTER
+from xds.names import DECISION_NAMESPACE, ENDING_NAMESPACE, HOLD_CLUSTER
 
 MESSAGE: Final = "The answer was broken off: the engine brought nothing more of it for too long."
 
@@ -122,7 +122,7 @@ def program(still_seconds: float) -> str:
         "farewells": farewells,
         "decision": DECISION_NAMESPACE,
         "namespace": ENDING_NAMESPACE,
-        "cluster": XDS_CLUSTER,
+        "cluster": HOLD_CLUSTER,
         "held": HELD_MILLISECONDS,
     }
 

@@ -12,7 +12,9 @@ A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 def test_a_built_snapshot_is_consistent() -> None:
     built = snapshot(config("a", "b"), [pool("a", {A: 1}), pool("b", {})])
     assert built.consistent() == ()
-    assert {*built.of_type(CLUSTER)} == {"a", "b", "tidegate_ext_proc", "tidegate_access_log", "tidegate_undecided"}
+    assert {*built.of_type(CLUSTER)} == {
+        *("a", "b", "tidegate_ext_proc", "tidegate_access_log", "tidegate_hold", "tidegate_undecided")
+    }
     assert {*built.of_type(ENDPOINT)} == {"a", "b"}
     assert ({*built.of_type(LISTENER)}, {*built.of_type(ROUTE)}) == ({"inference"}, {"inference"})
 

@@ -39,7 +39,11 @@ def contexts(of: Config) -> dict[str, UpstreamTlsContext | None]:
 def test_the_control_planes_clusters_are_secured_and_no_other(tmp_path: Path) -> None:
     of = secured(tmp_path)
     found = contexts(of)
-    assert {name for name, context in found.items() if context} == {"tidegate_ext_proc", "tidegate_access_log"}
+    assert {name for name, context in found.items() if context} == {
+        "tidegate_ext_proc",
+        "tidegate_access_log",
+        "tidegate_hold",
+    }
     context = found["tidegate_ext_proc"]
     assert context is not None
     assert context.common_tls_context is not None
