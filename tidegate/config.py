@@ -36,6 +36,7 @@ from tidegate.config_sections import REFUSE, Admin, Envoy, Listener, Scrape, Unk
 from tidegate.config_tenants import Authentication, Key, Tenant, Tier
 from tidegate.config_tls import PoolTls, exposed
 from tidegate.config_values import (
+    CHECKED,
     Engine,
     Model,
     PoolName,
@@ -220,8 +221,10 @@ class Config(Section):
         return (self.listener, *(group.listener for group in self.envoys.groups if group.listener is not None))
 
     @model_validator(mode="after")
-    def _whole(self) -> "Config":
-        """Check what no key can say alone; a line for each fault."""
+    def _whole(self, info: ValidationInfo) -> "Config":
+        """Check what no key can say alone; a line for each fault. What was adjusted since need not be writable."""
+        if info.context == CHECKED:
+            return self
         faults = [*_given_twice(self.pools), *_ports_taken_twice(self), *nowhere(self.control), *_loops(self)]
         secured = [(f"pools[{at}].tls", pool.tls) for at, pool in enumerate(self.pools)]
         faults += exposed([*listening(self.listener, self.envoys), *secured], guarded=self.control.is_guarded)

@@ -9,6 +9,7 @@ from tests.configurations import parsed
 from tidegate.config import Config
 from tidegate.config_discovery import Discovery
 from tidegate.config_routes import traffic
+from tidegate.config_values import CHECKED
 from tidegate.discovery.contract import News, Rewrite, Steered, Steering
 from tidegate.runtime import steering
 from tidegate.runtime.discovered import Discovered
@@ -116,6 +117,16 @@ def test_what_is_told_is_taken_over_once_and_what_cannot_be_read_goes_on() -> No
     told.tell(Steered(Steering()))
     assert told.readjusted == 2
     assert told.part.adjusted(made) is made
+
+
+def test_workers_take_over_what_no_file_could_say() -> None:
+    told, made = followed()
+    (pool,) = made.pools
+    narrow = made.model_copy(update={"pools": (pool.model_copy(update={"models": ("llama-*",)}),)})
+    told.tell(Steered(Steering((("urgent", 50),), (CANARY, WHOLE))))
+    adjusted = told.part.adjusted(narrow)
+    assert [route.model for route in adjusted.routes] == ["food", "llama-*"]
+    assert Config.model_validate_json(adjusted.model_dump_json(), context=CHECKED) == adjusted
 
 
 def test_a_source_that_is_described_anew_keeps_what_it_said_of_requests() -> None:
