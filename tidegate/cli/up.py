@@ -46,12 +46,16 @@ def command(file: Path | None, log_format: LogFormat) -> None:
 
 def _run(file: Path, *, demo_engines: bool, log_format: LogFormat) -> None:
     config = load_or_exit(file, FOLLOWED)
+    files = bootstrap.secret_files(config)
+    if not files:
+        _run_stack(config, file, None, demo_engines=demo_engines, log_format=log_format)
+        return
     with tempfile.TemporaryDirectory(prefix="tidegate-envoy-") as secrets:
-        write_secrets(Path(secrets), bootstrap.secret_files(config))
+        write_secrets(Path(secrets), files)
         _run_stack(config, file, secrets, demo_engines=demo_engines, log_format=log_format)
 
 
-def _run_stack(config: Config, file: Path, secrets: str, *, demo_engines: bool, log_format: LogFormat) -> None:
+def _run_stack(config: Config, file: Path, secrets: str | None, *, demo_engines: bool, log_format: LogFormat) -> None:
     try:
         node = config.envoys.node(config.envoy.group)
     except ValueError as error:
