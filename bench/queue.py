@@ -97,12 +97,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 with reached(side, folder / side, ports, asked) as there:
                     for load in asked.loads:
                         rate = load * served
-                        sent = workload(round(rate * asked.seconds), rate, asked.scale, asked.seed)
+                        seconds = asked.warm_up + asked.seconds
+                        sent = workload(round(rate * seconds), rate, asked.scale, asked.seed)
                         clients = Clients(there.url, HEADERS, asked.patience)
                         before = _cpu(there.processes)
                         answers = asyncio.run(clients.ask(sent))
-                        used = {role: took - before[role] for role, took in _cpu(there.processes).items()}
-                        runs.append(_run(side, load, asked.seconds, answers, asked.ttft, used))
+                        after = _cpu(there.processes)
+                        used = {role: (took - before[role]) / len(answers) for role, took in after.items()}
+                        counted = [
+                            one
+                            for one, arrival in zip(answers, sent.arrivals, strict=True)
+                            if arrival.at >= asked.warm_up
+                        ]
+                        runs.append(_run(side, load, asked.seconds, counted, asked.ttft, used))
                         print(*told(runs[-1]), sep="\n", flush=True)
                         until(lambda: not any(map(_busy, ports)), 60, "the engines are idle")
     print("", *verdict(runs), sep="\n")
@@ -124,6 +131,9 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--load", dest="loads", action="append", type=float, help="of what engines can serve; repeat it"
     )
     parser.add_argument("--seconds", type=float, default=30.0, help="over which requests come, for each load")
+    parser.add_argument(
+        "--warm-up", type=float, default=5.0, help="seconds of requests before those, which do not count"
+    )
     parser.add_argument("--engines", type=int, default=2)
     parser.add_argument("--profile", choices=PROFILES, default="a100")
     parser.add_argument("--batch", type=int, default=8, help="requests in an engine's batch")
@@ -132,6 +142,7 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=2_000, help="from which it is reckoned what engines can serve")
     parser.add_argument("--ttft", type=float, default=2.0, help="seconds to the first token of a good answer")
     parser.add_argument("--wait", type=float, default=1.5, help="seconds that requests may wait in Tidegate's queue")
+    parser.add_argument("--kept", type=float, default=0.15, help="share of places that may be kept for the urgent")
     parser.add_argument("--patience", type=float, default=10.0, help="seconds after which clients leave")
     parser.add_argument("--policy", default="predicted_latency")
     parser.add_argument("--seed", type=int, default=1)
@@ -180,6 +191,7 @@ def settings(ports: Sequence[int], asked: argparse.Namespace, *, queue: bool) ->
         "max_wait_seconds": asked.wait,
         "batch_max_wait_seconds": asked.patience,
         "max_requests": 5_000,
+        "kept_share": asked.kept,
     }
     config["tiers"] = [{"name": "gold", "priority": 10}, {"name": "standard", "priority": 0}]
     config["tenants"] = [{"name": name, "tier": name} for name in KEYS]
@@ -205,7 +217,7 @@ def _run(
         name: summary([one for one in answers if one.priority == priority], seconds, ttft)
         for priority, name in CLASSES.items()
     }
-    cpu = {role: took / len(answers) * 1e6 for role, took in used.items()}
+    cpu = {role: took * 1e6 for role, took in used.items()}
     return Run(side, load, seconds, summary(answers, seconds, ttft), classes, cpu)
 
 

@@ -102,6 +102,8 @@ def test_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "3",
         "--seconds",
         "1",
+        "--warm-up",
+        "0.2",
         "--engines",
         "1",
         "--batch",
