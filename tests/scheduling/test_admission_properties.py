@@ -18,6 +18,7 @@ from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal
 from tidegate.scheduling.line import Asker, Over, Place, QueueSettings, Turnaway, Why
 from tidegate.scheduling.policy import Policy
 from tidegate.scheduling.queue import Bounds
+from tidegate.scheduling.room import ALL, Claim
 
 MOST = 3
 BOUNDS = Bounds(requests=8, tokens=1500, bytes=800, tenant_requests=5)
@@ -144,13 +145,16 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.asked == len(self.waiting) + sum(self.endings.values())
         if any(one.waiting.priority >= 0 for one in self.waiting.values()):
             views = self.fleet.view("default", self.now).endpoints
-            there = [one.address for one in views if not one.ejected and one.address not in self.down]
-            free = sum(MOST - inflight[address] for address in there)
-            assert free <= self.kept(), "nobody waits where there is room"
+            there = [one for one in views if not one.ejected and one.address not in self.down]
+            claim = self.claim()
+            free = {one.address: MOST - inflight[one.address] for one in there}
+            able = [one for one in there if one.backlog * one.pace.prefill_seconds <= claim.prefill_seconds]
+            room = any(free[one.address] for one in able)
+            assert not room or sum(free.values()) <= claim.kept, "nobody waits where there is room"
 
-    def kept(self) -> int:
-        """Return how many places may stand empty although somebody waits who is not batch work."""
-        return 0
+    def claim(self) -> Claim:
+        """Return what the first of those who wait may take, if it is no batch work."""
+        return ALL
 
     @invariant()
     def the_bounds_hold(self) -> None:
@@ -196,14 +200,14 @@ class WithPlacesKept(AnyOrder):
         self.poll()
         assert self.admission._lines["default"].claim(0, self.now).kept == 2
 
-    def kept(self) -> int:
+    def claim(self) -> Claim:
         line = self.admission._lines["default"]
         first = line.queue.next(self.now)
         assert first is not None
         claim = line.claim(first.priority, self.now)
         assert claim.kept <= 2, "the rest is for anybody"
         assert claim.kept == 0 or first.priority < 2, "from the most important nothing is kept"
-        return claim.kept
+        return claim
 
 
 WithPlacesKept.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
