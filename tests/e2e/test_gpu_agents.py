@@ -1,6 +1,7 @@
 """Real GPU agents on a stand-in for the driver, behind a real Envoy: who gets requests, and who does not."""
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from tests.ports import free_port
 
 LARGE = "word " * 16_000
 """A prompt of about 16,000 tokens, 2 GB of KV cache for the model that is assumed."""
+
+NUMBERS = itertools.count()
 
 
 @contextlib.contextmanager
@@ -56,10 +59,10 @@ def guarded(folder: Path, number: int) -> Iterator[tuple[Stack, list[GpuNode]]]:
 
 
 def served(stack: Stack, times: int, content: str = "hello") -> Counter[int]:
-    """Ask so often; return how often the engine at each port answered."""
+    """Ask so often, each time for something that no engine has cached; return how often each port answered."""
     answered: Counter[int] = Counter()
     for _ in range(times):
-        status, answer, headers = stack.ask(content, max_tokens=2)
+        status, answer, headers = stack.ask(f"{next(NUMBERS)} {content}", max_tokens=2)
         assert status == 200, answer
         answered[int(headers["x-served-by"].rpartition(":")[2])] += 1
     return answered
@@ -80,10 +83,9 @@ def test_a_gpu_that_is_lost_one_that_is_full_and_an_agent_that_is_silent_cost_wh
         until(lambda: not served(stack, 3)[sick.engine], 5, "nothing goes to a GPU that fell off the bus")
         until(lambda: is_full(stack, full), 10, "it is known to be full")
         until(lambda: not stack.total("tidegate_agent_up", node=silent.name), 10, "silence is noticed")
-        # Where VRAM is full, there is room for small requests; and silence is not death. (The agent that is not to be
-        # silent reports four times a second: on a busy machine it may be taken to be, for a moment.)
-        until(lambda: served(stack, 3, LARGE) == {silent.engine: 3}, 10, "large requests keep away from a full GPU")
-        assert set(served(stack, 6)) == {full.engine, silent.engine}
+        # Where VRAM is full, there is room for small requests; and silence is not death, though it gets half.
+        assert served(stack, 3, LARGE) == {silent.engine: 3}
+        assert set(served(stack, 12)) == {full.engine, silent.engine}
         assert stack.total("tidegate_gpu_reason", node=sick.name, reason="xid_79") == 1
         assert stack.total("tidegate_gpu_memory_total_bytes", node=silent.name) == 0, "unknown is not zero"
         _, page, _ = fetch(f"{stack.admin}/agents")

@@ -7,10 +7,11 @@ import pytest
 
 from tests.scheduling.ask import ask
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
-from tidegate.fleet.events import EvidenceReported, PoolsDeclared, RequestEnded, TimePassed
+from tidegate.fleet.events import EvidenceReported, GpuMemoryReported, PoolsDeclared, RequestEnded, TimePassed
 from tidegate.fleet.evidence import Evidence, Verdict
 from tidegate.fleet.health import RULES, HealthStatus
 from tidegate.fleet.state import Fleet
+from tidegate.fleet.vram import GpuMemory
 from tidegate.scheduling import pickers
 from tidegate.scheduling.dispatch import Decision, Dispatcher
 from tidegate.scheduling.policy import Policy
@@ -98,3 +99,31 @@ def test_an_explanation_spends_nobodys_turn() -> None:
     for number in range(200):
         decides.explain(ask(f"x{number}"), 16.0)
     assert asked(fleet, decides, 9, 16.0, held=0)[NEW] == 0
+
+
+@pytest.mark.parametrize("policy", ["round_robin", "random"])
+def test_whoever_alone_can_serve_a_request_gets_it_out_of_turn(policy: str) -> None:
+    fleet, decides = running(policy)
+    specs = (*(EndpointSpec(one, models=("others",)) for one in MEMBERS), EndpointSpec(NEW, models=("its-own",)))
+    pool = PoolsDeclared((PoolSpec("default", "vllm", ("*",), specs),))
+    fleet.apply(pool, 2.0)
+    decides.configure(pool, {"default": Policy(policy)})
+    for number in range(20):
+        decision = decides.decide(ask(f"r{number}", model="its-own"), 2.0)
+        assert isinstance(decision, Decision)
+        assert decision.addresses[0] == NEW
+
+
+def test_what_one_alone_is_fit_for_is_not_sent_to_who_has_no_room_because_it_is_not_its_turn() -> None:
+    fleet, decides = running("round_robin")
+    for address in MEMBERS:
+        fleet.apply(GpuMemoryReported(address, GpuMemory(80 << 30, 1 << 20, 60.0)), 2.0)
+    pool = PoolsDeclared(
+        (PoolSpec("default", "none", ("*",), tuple(map(EndpointSpec, (*MEMBERS, NEW))), vram="headroom"),)
+    )
+    fleet.apply(pool, 2.0)
+    decides.configure(pool, {"default": Policy("round_robin")})
+    for number in range(20):
+        decision = decides.decide(ask(f"r{number}", prompt=16_000), 2.0)
+        assert isinstance(decision, Decision)
+        assert decision.addresses[0] == NEW

@@ -13,7 +13,7 @@ from tidegate.scheduling.queue import Bounds
 def test_who_finds_the_queue_full_is_not_told_to_come_again_before_what_waits_has_gone(bounds: Bounds) -> None:
     pool = Pool(settings=QueueSettings(bounds=bounds))
     now = steady(pool, 20.0)
-    outcomes = [pool.ask(now=now, priority=-1) for _ in range(50)]
+    outcomes = [pool.ask(now=now) for _ in range(50)]
     refused = [one for one in outcomes if isinstance(one, Turnaway)]
     pool.ask(now=now, priority=1)
     pool.poll(now)

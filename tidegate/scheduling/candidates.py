@@ -7,12 +7,14 @@ from tidegate.fleet.breaker import Circuit
 from tidegate.fleet.prefix_match import NO_MATCH, PrefixMatch
 from tidegate.fleet.state import Fleet
 from tidegate.fleet.view import EndpointView
-from tidegate.scheduling.filters import Filter, Screened, Step, chain, screen
+from tidegate.scheduling.filters import ROOM, Filter, Screened, Step, chain, screen
 from tidegate.scheduling.pickers import PickerContract, by_turns
 from tidegate.scheduling.quota import Quota
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.rng import Rng
 from tidegate.scheduling.shortlist import CANDIDATES, WARM, Shortlisting, drawn
+
+NOBODY = Screened((), doubtful=True)
 
 
 class Looked(NamedTuple):
@@ -58,16 +60,14 @@ class Lookout:
         if len(fleet.members(pool)) > CANDIDATES and not request.among:
             places = self._shortlist(request, pool, picker, match)
             turned = fleet.view(pool, now, places, cached).endpoints
-            seen = turned if quota is None else quota.keep(turned)
             tried: list[Step] = []
-            screened = screen(request, seen, filters, None if steps is None else tried)
+            seen, screened = _screened(request, turned, filters, quota, None if steps is None else tried)
             if not screened.doubtful:
                 if steps is not None:
                     steps += tried
                 return Looked(seen, screened.kept, () if quota is None else turned)
         everybody = _allowed(request, fleet.view(pool, now, None, cached).endpoints)
-        allowed = everybody if quota is None else quota.keep(everybody)
-        screened = screen(request, allowed, filters, steps) if allowed else Screened((), doubtful=True)
+        allowed, screened = _screened(request, everybody, filters, quota, steps)
         return Looked(allowed, screened.kept, () if quota is None else everybody)
 
     def decided(self, pool: str, turned: Sequence[EndpointView], pick: str) -> None:
@@ -89,6 +89,29 @@ class Lookout:
             warm = (self._fleet.place(pool, address) for address in match.best(WARM, self._rng.random()))
             places = list(dict.fromkeys([*places, *(place for place in warm if place is not None)]))
         return places
+
+
+def _screened(
+    request: InferenceRequest,
+    candidates: Sequence[EndpointView],
+    filters: Sequence[Filter],
+    quota: Quota | None,
+    steps: list[Step] | None,
+) -> tuple[Sequence[EndpointView], Screened]:
+    """Return which of ``candidates`` were looked at, and what ``filters`` left of them.
+
+    Whose turn it is not is left out of those alone that could serve the request: else a filter would find nobody, and
+    be passed over, or the request refused, where the one that it is for has less than its whole share. Room is asked
+    for last: what finds none waits for it, and for its turn.
+    """
+    if quota is None:
+        return candidates, screen(request, candidates, filters, steps) if candidates else NOBODY
+    able = screen(request, candidates, [one for one in filters if one.name != ROOM], steps)
+    turned = quota.keep(able.kept)
+    waiting = {one.address for one in able.kept} - {one.address for one in turned}
+    seen = [one for one in candidates if one.address not in waiting]
+    screened = screen(request, turned, [one for one in filters if one.name == ROOM], steps)
+    return seen, Screened(screened.kept, able.doubtful or screened.doubtful)
 
 
 def _allowed(request: InferenceRequest, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from tidegate.fleet.view import EndpointView
 
 SAVED = 2.0
-"""Requests that an endpoint can save up, when others were chosen although it was its turn."""
+"""Requests that an endpoint can save up, when others were chosen although it was its turn; and owe, where nobody else
+could serve them."""
 
 
 class Quota:
@@ -32,6 +33,8 @@ class Quota:
         earned = self._earned
         # Whoever has its whole share again, or is gone, has nothing to save.
         self._earned = {
-            one.address: min(SAVED, earned.get(one.address, 0.0) + one.weight / total) - (one.address == pick)
+            one.address: max(
+                -SAVED, min(SAVED, earned.get(one.address, 0.0) + one.weight / total) - (one.address == pick)
+            )
             for one in limited
         }

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.view import EndpointView
-from tidegate.scheduling.filters import Filter, find
+from tidegate.scheduling.filters import ROOM, Filter, find
 from tidegate.scheduling.request import InferenceRequest
 
 ENGINE_WAITING = 4
@@ -115,7 +115,7 @@ class Room:
 
     def __init__(self, max_running: int | None = None) -> None:
         self.max_running = max_running
-        self.filter = Filter("room", self.keep, hard=True)
+        self.filter = Filter(ROOM, self.keep, hard=True)
         self.wanted = False
         self.claim = ALL
         self._kv: dict[str, float] = {}

@@ -29,6 +29,10 @@ class Keep(Protocol):
         ...
 
 
+ROOM = "room"
+"""The name of the filter that asks for a place (``scheduling.room``): what finds none waits."""
+
+
 class Filter(NamedTuple):
     """One filter."""
 
