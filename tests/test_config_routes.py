@@ -124,6 +124,7 @@ def test_engines_are_asked_by_the_paths_that_a_route_names_or_that_are_an_apis_o
             {"path": "/v1/score", "rewrite_path": "/v1/score"},
             "routes[0].rewrite_path: expected another path than the client's, '/v1/score'",
         ),
+        ({"timeout_seconds": 0.0004}, "routes[0].timeout_seconds: expected 0 or at least 0.001, not 0.0004"),
         ({"path": "/v1/score", "rewrite_path": "/score?x"}, "routes[0].rewrite_path: expected a path of letters"),
         ({"path": "/v1/score", "rewrite_path": "/score/*"}, "routes[0].rewrite_path: expected a path of letters"),
     ],
@@ -132,6 +133,12 @@ def test_a_route_without_sense_is_refused(route: dict[str, Any], fault: str) -> 
     found = faults(config(route))
     assert found[0].startswith(fault)
     assert len([line for line in found if not line.startswith("routes[1]: routes[0] takes all")]) == 1
+
+
+def test_bounds_of_many_kinds_are_refused() -> None:
+    routes = [{"model": f"m{at}", "timeout_seconds": 1 + at % 17, "retries": 1} for at in range(40)]
+    assert faults(config(*routes)) == ["routes: expected at most 16 different combinations of timeouts and retries"]
+    assert len(parsed(config(*routes[:16], {"model": "other"})).routes) == 18
 
 
 def test_a_route_that_nothing_is_left_for_is_refused() -> None:

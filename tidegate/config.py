@@ -42,6 +42,7 @@ from tidegate.config_values import (
     PoolName,
     Seconds,
     Section,
+    Timeout,
     TokenizerFile,
 )
 from tidegate.faults import fault, lines, shown
@@ -100,7 +101,7 @@ class Pool(Section):
         default=False,
         description="Whether requests that nobody can decide on go to this pool, balanced by Envoy, or nowhere.",
     )
-    timeout_seconds: Seconds = Field(
+    timeout_seconds: Timeout = Field(
         0.0,
         ge=0.0,
         description="How long a request may take to its answer's end; 0 for any time. `x-request-timeout` shortens it.",

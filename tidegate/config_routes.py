@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from tidegate.api_paths import ANSWERED_HERE, API_OF, FORMS, PATHS, own_path
 from tidegate.choice_config import one_of
 from tidegate.config_splits import MAX_SIDES, Rollout, Side, Sticky, split
-from tidegate.config_values import HeaderName, Model, PoolName, RewrittenModel, Seconds, Section
+from tidegate.config_values import HeaderName, Model, PoolName, RewrittenModel, Seconds, Section, Timeout
 from tidegate.faults import fault, shown
 from tidegate.scheduling.routes import HeaderRule
 from tidegate.scheduling.routes import Route as Traffic
@@ -17,6 +17,9 @@ from tidegate.scheduling.routing import fits
 
 MAX_ROUTES: Final = 256
 """They are looked through one after the other for each request."""
+
+MAX_BOUNDS: Final = 16
+"""Different bounds of routes: each of them makes routes of its own in Envoy, for every path and form of usage."""
 
 _PATH = r"^/[A-Za-z0-9._~!$&'()+,;=:@/-]*\*?$"
 _PLAIN_PATH = r"^/[A-Za-z0-9._~/-]*[A-Za-z0-9._~-]$"
@@ -136,7 +139,7 @@ class Route(Section):
     rewrite_path: PlainPath | None = Field(
         None, description="The path by which the engine is asked; the query stays as it is."
     )
-    timeout_seconds: Seconds | None = Field(
+    timeout_seconds: Timeout | None = Field(
         None, ge=0.0, description="How long its requests may take, in place of what their pool says; 0 for any time."
     )
     idle_timeout_seconds: Seconds | None = Field(
@@ -222,11 +225,20 @@ def engine_paths(routes: Iterable[Route], pool: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def bounds_of(routes: Iterable[Route], pool: str) -> tuple[Bounds, ...]:
-    """Return what may bound a request to ``pool`` in place of what that says itself."""
-    return tuple(
-        {route.bounds.key: route.bounds for route in routes if route.bounds.key and pool in route.pools}.values()
+def ways_to(routes: Iterable[Route], pool: str) -> tuple[tuple[Bounds, str | None], ...]:
+    """Return what may bound a request to ``pool``, with the paths by which its engines may be asked then.
+
+    ``None`` is the client's path. What has bounds, and a path, comes before what has not.
+    """
+    routes = [route for route in routes if pool in route.pools or (route.path and route.api)]
+    own = sorted({own_path(route.api) for route in routes if route.path and route.api})
+    found = dict.fromkeys(
+        (route.bounds, path)
+        for route in routes
+        if route.bounds.key and pool in route.pools
+        for path in ([route.rewrite_path] if route.rewrite_path else [*own, None])
     )
+    return (*found, *((AS_THE_POOL, path) for path in (*engine_paths(routes, pool), None)))
 
 
 def paths_speaking(routes: Iterable[Route], *apis: str) -> tuple[str, ...]:
@@ -268,6 +280,8 @@ def senseless(
             yield f"routes[{at}]: routes[{shadow}] takes all of its requests; expected it before that one"
         earlier.append(here)
     yield from _rolling_apart(routes)
+    if len({route.bounds for route in routes}) > MAX_BOUNDS + 1:
+        yield f"routes: expected at most {MAX_BOUNDS} different combinations of timeouts and retries"
     led_to = {unknown_pool, *mirrors, *(name for route in routes for name in route.pools)}
     for at, pool in enumerate(pools):
         if not serving[pool.name] and pool.name not in led_to:

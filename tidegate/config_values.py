@@ -66,6 +66,13 @@ def _absolute(path: str) -> str:
     return path
 
 
+def _a_millisecond_or_none(seconds: float) -> float:
+    """Envoy counts milliseconds: less would be none at all."""
+    if 0.0 < seconds < 0.001:
+        raise fault(f"expected 0 or at least 0.001, not {seconds}")
+    return seconds
+
+
 def _server_name(name: str) -> str:
     with contextlib.suppress(ValueError):
         return addresses.ip(name)
@@ -95,6 +102,7 @@ IpAndPort = Annotated[str, AfterValidator(_ip_and_port)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 # Each field gives its own lower bound: pydantic would let one given here win over the field's.
 Seconds = Annotated[float, Field(le=86_400, allow_inf_nan=False)]
+Timeout = Annotated[float, Field(le=86_400, allow_inf_nan=False), AfterValidator(_a_millisecond_or_none)]
 PoolName = Annotated[str, AfterValidator(_pool_name), Field(json_schema_extra={"pattern": _POOL_NAME})]
 Model = Annotated[str, Field(min_length=1, max_length=256)]
 RewrittenModel = Annotated[str, Field(min_length=1, max_length=256)]

@@ -14,7 +14,7 @@ from envoy_data_plane.google.protobuf import Any
 from protos import ai_pb2
 from tidegate.config import Config, Pool
 from tidegate.config_limits import Limits
-from tidegate.config_routes import AS_THE_POOL, Bounds, bounds_of, engine_paths
+from tidegate.config_routes import AS_THE_POOL, Bounds, ways_to
 from xds import credentials, fail_open, queues
 from xds.answer_filters import read_answers
 from xds.endings import another_may_do_better
@@ -117,13 +117,9 @@ def of_pool(pool: Pool, config: Config) -> list[route.Route]:
     cannot set ``:path``, and need not be allowed to. And before those, the same for whatever bounds requests in place
     of what the pool says.
     """
-    limits = config.limits
-    bounds = (*bounds_of(config.routes, pool.name), AS_THE_POOL)
-    paths = (*engine_paths(config.routes, pool.name), None)
     return [
-        _decided(pool, limits, usage, path, its)
-        for its in bounds
-        for path in paths
+        _decided(pool, config.limits, usage, path, bounds)
+        for bounds, path in ways_to(config.routes, pool.name)
         for usage in (*USAGE_PROTOCOLS, None)
     ]
 

@@ -84,6 +84,19 @@ def test_what_a_route_bounds_goes_before_what_its_pool_says() -> None:
     assert [one.bounds for one in traffic(found.routes)] == ["5,,0", "5,,0", ",7,", ""]
 
 
+def test_bounds_and_paths_make_no_more_routes_than_there_are_ways() -> None:
+    def ways(**each: Any) -> int:
+        routes = [{"model": f"m{at}", **{key: make(at) for key, make in each.items()}} for at in range(60)]
+        return len(route_configuration(routed(*routes)).virtual_hosts[0].routes)
+
+    none = ways()
+    paths = ways(rewrite_path=lambda at: f"/{at}/chat") - none
+    bounds = ways(timeout_seconds=lambda at: float(at % 16)) - none
+    assert (paths, bounds) == (60 * 3, 16 * 3)
+    both = ways(rewrite_path=lambda at: f"/{at}/chat", timeout_seconds=lambda at: float(at % 16)) - none
+    assert both == 2 * paths
+
+
 def test_the_headers_of_routes_are_sent_in_both_kinds_of_exchange() -> None:
     headers = [{"name": "x-b", "present": True}, {"name": "content-type", "exact": "a"}, {"name": "x-a", "prefix": "a"}]
     sent = bytes(http_filters(routed({"headers": tuple(headers)}))[0])
