@@ -43,8 +43,8 @@ FAREWELLS: Final[Mapping[str, str]] = MappingProxyType(
         "responses": "event: error\n" + _data({"type": "error", "code": CODE, "message": MESSAGE, "param": None}),
     }
 )
-"""The last event of a stream, by API; ``""`` is for all that are not named. An empty line comes before it, which ends
-whatever had begun."""
+"""The last event of a stream, by API; ``""`` is for all that are not named. Two line ends come before it, for a comment
+and an event that had begun."""
 
 _PROGRAM = """
 local STILL, MOST = %(still)d, %(most)d -- milliseconds
@@ -55,13 +55,19 @@ local function begin_watch()
   return {open = AT_START, since = nil, passed = 0, over = false}
 end
 
-local function silent(watch, text) -- whether a piece brings nothing but comments, empty lines or Anthropic's ping
+local function nothing_but(text) -- whether whole lines are comments, Anthropic's pings, or empty
+  text = "\\n" .. string.gsub(text, "\\r", "\\n")
+  text = string.gsub(text, "\\n:[^\\n]*", "")
+  text = string.gsub(text, "\\nevent: ?ping\\n+data:[^\\n]*", "")
+  return not string.find(text, "[^\\n]")
+end
+
+local function silent(watch, text) -- whether a piece brings nothing but that
   if watch.open == IN_LINE then return text == "" end
+  if watch.open == IN_COMMENT then return nothing_but(string.match(text, "[\\r\\n].*") or "") end
   local first = string.byte(text, 1)
-  if watch.open == AT_START and first ~= 58 and first ~= 10 and first ~= 13 and first then
-    return first == 101 and string.sub(text, 1, 11) == "event: ping" and not string.find(text, "event:", 12, true)
-  end
-  return not string.find(text, "[\\r\\n][^:\\r\\n]")
+  if first == 58 or first == 10 or first == 13 or not first then return nothing_but(text) end
+  return first == 101 and string.find(text, "^event: ?ping[\\r\\n]") ~= nil and nothing_but(text)
 end
 
 local function left_open(watch, text) -- where the piece ended
@@ -96,7 +102,7 @@ local function break_off(handle, watch, chunk)
     watch.over = true
     note(handle, "stalled", "true")
     local decision = handle:streamInfo():dynamicMetadata():get("%(decision)s")
-    chunk:setBytes("\\n" .. (FAREWELLS[decision and decision["api"]] or FAREWELLS[""]))
+    chunk:setBytes("\\n\\n" .. (FAREWELLS[decision and decision["api"]] or FAREWELLS[""]))
     return
   end
   chunk:setBytes("")

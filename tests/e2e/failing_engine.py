@@ -61,10 +61,12 @@ async def _comment(writer: asyncio.StreamWriter, word: str) -> None:
             await writer.drain()
             await asyncio.sleep(COMMENT_SECONDS / len(pieces))
 
-    comment = {"pings": (b'event: ping\ndata: {"type": "ping"}\n\n',), "split": (b": keep-", b"alive\n\n")}
+    ping = b'event: ping\ndata: {"type": "ping"}\n\n'
+    pings = (ping + ping, b": and\r\n\r\n" + ping, ping.replace(b": ", b":"))
+    comment = {"pings": pings, "split": (b": keep-", b"alive\n\n")}
     pieces = comment.get(word, (b": keep-alive\n\n",))
     if word == "one_then_comments":
-        await send(b'data: {"one": 1}\n\n')
+        await send(b'data: {"one": 1}\n: and', b" more")
     elif word == "in_pieces":  # of an event, each of which would be a comment if it stood at a line's beginning
         await send(b'data: {"one": "')
         while clock() - began < LATE_SECONDS:

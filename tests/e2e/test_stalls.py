@@ -97,6 +97,8 @@ def check(path: str, body: bytes) -> None:
     events = events_of(body)
     if path != "messages":
         assert events.pop(0) == 'data: {"one": 1}'
+        begun = next(event for event in body.split(b"\n\n") if b'"one"' in event)
+        assert b"broken off" not in begun, "the error is an event of its own"
     if path.endswith("completions"):
         error, done = events
         assert json.loads(error.removeprefix("data: "))["error"]["code"] == "stalled"
