@@ -125,13 +125,15 @@ class Member:
             self.prefixes.resize(self.spec.address, report.kv_capacity_tokens)
             self.work.rates.holds(report.kv_capacity_tokens)
         self.report, self.reported_at, self.foreign, self.shown = report, now, foreign, None
+        if self.others is not None:
+            self.others = self.others.checked(report, foreign, self.own_at_scrape, now)
         running, waiting = report.running_adapters, report.waiting_adapters
         self.adapters = None if running is None or waiting is None else Adapters(running, waiting, report.max_adapters)
 
     def hear_of(self, others: Others | None, now: float, seconds: float) -> None:
         """Take in at ``now`` what other replicas have in flight, which is believed for so many ``seconds``."""
         if others is not None or self.others is not None:
-            self.others = None if others is None else Heard(others, now, now + seconds)
+            self.others = None if others is None else Heard.after(self.others, others, now, seconds)
             self.shown = None
 
     def at_work(self, inflight: Inflight, oldest: float) -> AtWork:
@@ -227,7 +229,7 @@ class PoolState:
         """Return the load of ``member``, one of this pool's, at ``now`` (seconds)."""
         inflight, each, others = ledger.inflight(member.spec.address), self.request_tokens.value, member.others
         shown = load(inflight, member.foreign or 0.0, each)
-        return shown if others is None or now > others.until else others.load(load(inflight, 0.0, each), shown)
+        return shown if others is None or now > others.until else others.load(load(inflight, 0.0, each), shown, each)
 
     def view(
         self,
@@ -287,7 +289,7 @@ class PoolState:
         backlog, busy, failing = work.standing(now) if self.spec.reckons else _NOTHING
         told = member.others
         if told is not None and now <= told.until:
-            others = told.others
+            others = told.believed(self.request_tokens.value)
             foreign, tokens, context = max(foreign, others[0]), max(tokens, others[2]), max(context, others.context)
             backlog += work.pending(others.backlog, now - told.at)
             member.shown_until = min(member.shown_until, told.until)

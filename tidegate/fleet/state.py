@@ -150,7 +150,8 @@ class Fleet(Known):
         home = next((pool for pool in self._pools.values() if event.address in pool.places), None)
         if report.waiting is not None and home is not None:
             told = member.others
-            others = told.others.backlog if told is not None and now <= told.until else 0.0
+            each = home.request_tokens.value
+            others = told.believed(each).backlog if told is not None and now <= told.until else 0.0
             member.work.reported(report.waiting, home.load(member, self.ledger, now), now, others)
         if member.connections.succeeded():
             yield from self._reachability_changed(member, before, "it answered", now)

@@ -203,7 +203,7 @@ class Admission:
             if (outcome := self._decided(line, place.request, first.priority, now)) is None:
                 return
             queue.take(now)
-            line.let_go(first, now)
+            line.let_go(place, now)
             del self._places[first.id]
             self._over.append(Over(place, outcome))
 
@@ -213,10 +213,11 @@ class Admission:
             return None
         room = line.room
         usual, room.claim = room.claim, line.claim(priority, now)
+        room.everybody = lambda: self._fleet.view(line.pool, now).endpoints
         try:
             outcome = self._dispatcher.decide(request, now, in_turn=True)
         finally:
-            room.claim = usual
+            room.claim, room.everybody = usual, None
         return None if isinstance(outcome, Refusal) and outcome.reason is RefusalReason.NO_ROOM else outcome
 
     def _is_pressed(self, line: Line, now: float) -> bool:

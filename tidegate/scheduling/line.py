@@ -11,6 +11,7 @@ from tidegate.scheduling.bands import Waiting
 from tidegate.scheduling.dispatch import Decision, Refusal
 from tidegate.scheduling.keeping import places_to_keep
 from tidegate.scheduling.queue import Ahead, Bounds, Full, Queue
+from tidegate.scheduling.reach import Reach, Reaches, together, within
 from tidegate.scheduling.request import InferenceRequest
 from tidegate.scheduling.room import ALL, Claim, Room
 from tidegate.scheduling.wait import DrainRate
@@ -176,7 +177,8 @@ class Line:
         self.drain = DrainRate()
         self.prior: float | None = None
         self.learned_at = -math.inf
-        self._places = 0.0
+        self._endpoints: Sequence[EndpointView] = ()
+        self._places: dict[Reaches, float] = {}
 
     def configure(self, settings: QueueSettings) -> None:
         """Take over ``settings``; what waits stays."""
@@ -193,9 +195,11 @@ class Line:
         self.room.wanted = True
         self.drain.waits(now)
 
-    def let_go(self, waiting: Waiting, now: float) -> None:
-        """Take note that it was the turn of ``waiting``, which is out of the queue."""
-        self.drain.taken(waiting.tokens, now, empty=not self.queue, band=waiting.priority, tenant=waiting.tenant)
+    def let_go(self, place: Place, now: float) -> None:
+        """Take note that it was the turn of what waits at ``place``, which is out of the queue."""
+        waiting, reach = place.waiting, Reach.of(place.request)
+        empty = not self.queue
+        self.drain.taken(waiting.tokens, now, empty=empty, band=waiting.priority, tenant=waiting.tenant, reach=reach)
         self.room.wanted = bool(self.queue)
 
     def left(self, now: float) -> None:
@@ -208,7 +212,7 @@ class Line:
         """Learn how large the pool's ``endpoints`` are, at ``now`` (seconds)."""
         self.learned_at = now
         self.room.learn(endpoints, now)
-        self._places = self.room.places(endpoints, self.drain.tokens_each)
+        self._endpoints, self._places = endpoints, {}
         self.room.claim = self.usual(now)
 
     def claim(self, priority: int, now: float) -> Claim:
@@ -219,9 +223,18 @@ class Line:
         above = self.drain.above(rank, now) if self.settings.kept_share else ()
         if not above:
             return ALL if share == 1.0 else Claim(share)
-        most = 0.0 if math.isinf(self._places) else self.settings.kept_share * self._places
-        kept = places_to_keep(sum(requests for *_, requests in above), self.drain.requests_per_second, most)
-        return Claim(share, kept, self.drain.tokens_each, PREFILL_BEHIND)
+        theirs = together(one.reaches for one in above)
+        places = self._places_of(theirs)
+        most = 0.0 if math.isinf(places) else self.settings.kept_share * places
+        kept = places_to_keep(sum(one.requests for one in above), self.drain.requests_per_second, most)
+        return Claim(share, kept, self.drain.tokens_each, PREFILL_BEHIND, theirs)
+
+    def _places_of(self, reaches: Reaches) -> float:
+        """Return how many requests the endpoints hold together to which ``reaches`` lead; infinite is unknown."""
+        if (known := self._places.get(reaches)) is None:
+            known = self.room.places(within(self._endpoints, reaches), self.drain.tokens_each)
+            self._places[reaches] = known
+        return known
 
     def usual(self, now: float) -> Claim:
         """Return what a request may take at ``now`` (seconds) of which it is only known that it is no batch work."""
@@ -242,7 +255,7 @@ class Line:
         # Of a higher band, whoever comes before its lead is used up by ageing; batch work never catches up.
         found = [
             (tokens, math.inf if priority < BATCH_BELOW <= band else (band - priority) * ageing)
-            for band, tokens, _ in self.drain.above(priority, now)
+            for band, tokens, *_ in self.drain.above(priority, now)
         ]
         # Of its own band, tenants that have had less, until they have had as much.
         rest, each = self.drain.others(priority, waiting.tenant, ahead.rivals.keys())

@@ -15,12 +15,14 @@ without a queue: unknown is not zero. A pool of such endpoints alone has no queu
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from tidegate.fleet.breaker import Circuit
 from tidegate.fleet.health import Reachability
 from tidegate.fleet.view import EndpointView
 from tidegate.scheduling.filters import ROOM, Filter, find
+from tidegate.scheduling.reach import Reaches, within
 from tidegate.scheduling.request import InferenceRequest
 
 ENGINE_WAITING = 4
@@ -91,12 +93,14 @@ class Claim(NamedTuple):
         kept: places that it leaves free in the pool, for whoever is more important.
         each: tokens that such a one takes; 0 is unknown.
         prefill_seconds: seconds of prefill that may be before an endpoint.
+        theirs: where the more important may go, and places are kept.
     """
 
     share: float = 1.0
     kept: int = 0
     each: float = 0.0
     prefill_seconds: float = PREFILL_SECONDS
+    theirs: Reaches = ()
 
 
 ALL = Claim()
@@ -111,6 +115,8 @@ class Room:
         wanted: requests wait for room, and whoever comes goes behind them.
         max_running: the most requests in the batch of an endpoint that does not say so; ``None`` to learn it.
         claim: what the request at hand may take.
+        everybody: returns all of the pool's endpoints as they are now, where that is known and not only who may serve
+            the request at hand.
     """
 
     def __init__(self, max_running: int | None = None) -> None:
@@ -118,6 +124,7 @@ class Room:
         self.filter = Filter(ROOM, self.keep, hard=True)
         self.wanted = False
         self.claim = ALL
+        self.everybody: Callable[[], Sequence[EndpointView]] | None = None
         self._kv: dict[str, float] = {}
         self._batches: dict[str, _Batch] = {}
         self._limits: dict[str, float] = {}
@@ -125,18 +132,17 @@ class Room:
         self._back: dict[str, float] = {}
         self._ramp: dict[str, float] = {}
 
-    def keep(  # noqa: C901, PLR0912  written out and without calls, as ``fits``: it is in the way of every request
+    def keep(  # noqa: C901  written out and without calls, as ``fits``: it is in the way of every request
         self, request: InferenceRequest, candidates: Sequence[EndpointView]
     ) -> Sequence[EndpointView]:
         """Return the candidates that have room for ``request``."""
         needed = request.prompt.tokens + (request.output_tokens or 0)
-        (share, keep, each, before), default, limits, ramp = self.claim, self.max_running, self._limits, self._ramp
-        if keep and sum(self._places(endpoint, each, free=True) for endpoint in candidates) <= keep:
-            return []
+        (share, keep, _, before, _), default, limits, ramp = self.claim, self.max_running, self._limits, self._ramp
+        offered = self._offered(candidates) if keep else candidates
         bounded = default is not None or bool(limits)
         kept: list[EndpointView] = []
         empty: list[EndpointView] = []
-        for endpoint in candidates:
+        for endpoint in offered:
             most: float | None = endpoint.max_running
             capacity, vram = endpoint.kv_capacity_tokens, endpoint.vram_room_tokens
             if most is None and bounded:
@@ -172,10 +178,27 @@ class Room:
             return find("reachable").keep(request, kept)
         return kept
 
+    def _offered(self, candidates: Sequence[EndpointView]) -> Sequence[EndpointView]:
+        """Return the candidates that the claim's request may take a place of without taking one that is kept.
+
+        Kept places are counted where the more important may go, in all of the pool: where this request may go, they
+        need not have any.
+        """
+        _, keep, each, _, theirs = self.claim
+        kept = within(candidates, theirs)
+        if not kept or self._free(kept, each) > keep:
+            return candidates
+        if self.everybody is not None and self._free(within(_sound(self.everybody()), theirs), each) > keep:
+            return candidates
+        addresses = {endpoint.address for endpoint in kept}
+        return [endpoint for endpoint in candidates if endpoint.address not in addresses]
+
+    def _free(self, endpoints: Sequence[EndpointView], each: float) -> float:
+        return sum(self._places(endpoint, each, free=True) for endpoint in endpoints)
+
     def places(self, endpoints: Sequence[EndpointView], each: float) -> float:
         """Return how many requests of ``each`` so many tokens ``endpoints`` hold together; infinite is unknown."""
-        there = (one for one in endpoints if not one.ejected and one.reachability is not Reachability.UNREACHABLE)
-        return sum(self._places(one, each) for one in there)
+        return sum(self._places(one, each) for one in _reached(endpoints))
 
     def _places(self, endpoint: EndpointView, each: float, *, free: bool = False) -> float:
         """Return how many requests of ``each`` so many tokens an endpoint holds, or has room for."""
@@ -237,3 +260,12 @@ class Room:
         """Return how many requests ``endpoint`` takes into its batch, declared or learned; ``None`` is unknown."""
         declared = self.max_running if endpoint.max_running is None else endpoint.max_running
         return self._limits.get(endpoint.address) if declared is None else declared
+
+
+def _reached(endpoints: Sequence[EndpointView]) -> Sequence[EndpointView]:
+    return [one for one in endpoints if not one.ejected and one.reachability is not Reachability.UNREACHABLE]
+
+
+def _sound(endpoints: Sequence[EndpointView]) -> Sequence[EndpointView]:
+    """Return those of ``endpoints`` to which anything may be sent now."""
+    return [one for one in _reached(endpoints) if one.circuit is Circuit.CLOSED]

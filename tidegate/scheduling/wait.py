@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tidegate.scheduling.reach import Asked, Reach, Reaches
+
 MEMORY_SECONDS = 30.0
 """After how many seconds of waiting what was learned counts 1/e."""
 
@@ -41,17 +43,22 @@ _FORGOTTEN_SECONDS = 20 * MEMORY_SECONDS
 
 @dataclass(slots=True)
 class _Taken:
-    """What a band took, and when it last did: requests and tokens, also by tenant, times the weight of their time."""
+    """What a band took, when it last did, and where that may go.
+
+    Requests and tokens, also by tenant, are times the weight of their time.
+    """
 
     tokens: float = 0.0
     requests: float = 0.0
     last: float = -math.inf
     tenants: dict[str, float] = field(default_factory=dict)
+    asked: Asked = field(default_factory=Asked)
 
-    def add(self, tenant: str, tokens: int, weight: float, now: float) -> None:
+    def add(self, tenant: str, tokens: int, weight: float, now: float, reach: Reach | None) -> None:
         self.tokens += tokens * weight
         self.requests += weight
         self.last = now
+        self.asked.add(reach, now, RECENT_SECONDS)
         self.tenants[tenant] = self.tenants.get(tenant, 0.0) + tokens * weight
         if len(self.tenants) > MOST_TENANTS:
             kept = sorted(self.tenants.items(), key=lambda one: -one[1])[: MOST_TENANTS // 2]
@@ -65,11 +72,13 @@ class Above(NamedTuple):
         band: its priority.
         tokens: tokens a second.
         requests: requests a second.
+        reaches: where these may go.
     """
 
     band: int
     tokens: float
     requests: float
+    reaches: Reaches = ()
 
 
 @dataclass(slots=True)
@@ -97,17 +106,19 @@ class DrainRate:
         if self._since is None:
             self._since = now
 
-    def taken(self, tokens: int, now: float, *, empty: bool, band: int = 0, tenant: str = "") -> None:
+    def taken(
+        self, tokens: int, now: float, *, empty: bool, band: int = 0, tenant: str = "", reach: Reach | None = None
+    ) -> None:
         """Note that a request of ``tokens``, of that priority and ``tenant``, was taken at ``now``.
 
-        ``empty`` says whether nothing waits any more.
+        ``empty`` says whether nothing waits any more; ``reach`` where it may go, by default anywhere.
         """
         self._advance(now)
         if self._since is not None:
             self.tokens += tokens
             self.requests += 1
             self.times += 1
-            self._bands.setdefault(band, _Taken()).add(tenant, tokens, self._weight, now)
+            self._bands.setdefault(band, _Taken()).add(tenant, tokens, self._weight, now, reach)
         if empty:
             self._since = None
 
@@ -174,7 +185,8 @@ class DrainRate:
                 rate = taken.requests / total
                 # One that is silent for longer than its rate explains is no longer as fast.
                 share = min(1.0, SILENT_TIMES / (silent * rate)) if silent > 0 else 1.0
-                found.append(Above(number, share * taken.tokens / total, share * rate))
+                reaches = taken.asked.since(now - RECENT_SECONDS)
+                found.append(Above(number, share * taken.tokens / total, share * rate, reaches))
         return found
 
     def others(self, band: int, tenant: str, but: Collection[str]) -> tuple[float, dict[str, float]]:

@@ -29,17 +29,30 @@ local lease = tonumber(ARGV[5])
 
 local function text(number) return string.format('%.6f', number) end
 
+-- What is stored may have been written by anybody. Words that are no numbers, or not finite ones, are nil; what they
+-- stand in is as if it were not there, and costs nothing else.
+local function finite(word)
+  local number = tonumber(word or '')
+  if number and number > -math.huge and number < math.huge then return number end
+  return nil
+end
+
+-- Times are not later than now: a clock that went back must not hold anything up.
+local function past(word, otherwise)
+  return math.min(finite(word) or otherwise, now)
+end
+
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'began', 'last', 'hold', 'since')
 local not_after = tonumber(ARGV[4])
 if not_after > 0 and now > not_after then return {'late', meta[1] or '', '0', text(now), '0', '0'} end
 
-local epoch, began = meta[1], tonumber(meta[2] or '') or now
+local epoch, began = meta[1], past(meta[2], now)
 if not epoch then
   epoch, began = ARGV[3], now
   redis.call('HSET', KEYS[1], 'epoch', epoch, 'began', text(now))
 end
-local last, hold = tonumber(meta[3] or '') or now, tonumber(meta[4] or '') or 0
-local since = tonumber(meta[5] or '') or 0
+local last, hold = finite(meta[3]) or now, math.min(finite(meta[4]) or 0, now + lease)
+local since = past(meta[5], 0)
 if now - last > SILENCE then
   since = now
   redis.call('HSET', KEYS[1], 'since', text(since))
@@ -54,14 +67,15 @@ local told, last_call = -1, 0
 local replicas, here = 1, 1
 local all = redis.call('HGETALL', KEYS[5])
 for at = 1, #all, 2 do
-  local seen, number, call = string.match(all[at + 1], '(%S+) (%S+) (%S+)')
+  local seen, number, call = string.match(all[at + 1], '^(%S+) (%S+) (%S+)$')
+  seen, number, call = finite(seen), finite(number), finite(call)
   if all[at] == ARGV[1] then
-    told, last_call = tonumber(number), tonumber(call)
-  elseif now - tonumber(seen) > FORGET then
+    told, last_call = number or -1, call or 0
+  elseif not (seen and number and call) or math.abs(now - seen) > FORGET then
     redis.call('HDEL', KEYS[5], all[at])
-  elseif now - tonumber(seen) <= SEEN then
+  elseif now - seen <= SEEN then
     replicas = replicas + 1
-    if tonumber(seen) >= math.max(since, now - HERE) then here = here + 1 end
+    if seen >= math.max(since, now - HERE) then here = here + 1 end
   end
 end
 
@@ -88,8 +102,8 @@ local function stored(name)
   local value = redis.call('HGET', KEYS[2], name)
   if not value then return nil end
   local used, at, kind, amount, capacity = string.match(value, '(%S+) (%S+) (%S+) (%S+) (%S+)')
-  local one = {used = tonumber(used), at = tonumber(at), kind = kind, amount = tonumber(amount),
-               capacity = tonumber(capacity)}
+  local one = {used = finite(used), at = finite(at), kind = kind, amount = finite(amount), capacity = finite(capacity)}
+  if not (one.used and one.at and one.amount and one.capacity) then return nil end
   one.touched = one.at
   if kind == 'm' and now > one.at then
     one.used = math.max(0, one.used - (now - one.at) * one.amount / 60)
@@ -135,7 +149,8 @@ local function finish(request, input, output)
   redis.call('HDEL', KEYS[3], request)
   redis.call('ZREM', KEYS[4], request)
   local since, had_input, had_output, rest = string.match(record, '(%S+) (%S+) (%S+)(.*)')
-  had_input, had_output = tonumber(had_input), tonumber(had_output)
+  had_input, had_output = finite(had_input), finite(had_output)
+  if not (finite(since) and had_input and had_output) then return '0' end
   for name, unit in string.gmatch(rest, '(%S+) (%S+)') do
     local one = stored(name)
     if one then
@@ -232,7 +247,7 @@ function operations.look(specs)
   if redis.call('EXISTS', KEYS[2]) == 1 then
     for _, name in ipairs(redis.call('HRANDFIELD', KEYS[2], 10)) do
       local one = stored(name)
-      if one and one.used == 0 and not changed[name] and one.touched and now - one.touched > FORGET then
+      if not one or (one.used == 0 and not changed[name] and one.touched and now - one.touched > FORGET) then
         redis.call('HDEL', KEYS[2], name)
       end
     end
@@ -255,7 +270,7 @@ function operations.inflight(told, seconds, most)
     if all[at] ~= ARGV[1] then
       local seen, theirs = string.match(all[at + 1], '^(%S+) (%S+)$')
       -- A clock that went back makes old ones look new.
-      if not tonumber(seen) or math.abs(now - tonumber(seen)) > seconds then
+      if not finite(seen) or math.abs(now - finite(seen)) > seconds then
         redis.call('HDEL', KEYS[6], all[at])
       elseif size + #theirs <= most then
         size = size + #theirs
