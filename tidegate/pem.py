@@ -7,7 +7,6 @@ import re
 import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
@@ -20,6 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from cryptography.utils import CryptographyDeprecationWarning
+
+from tidegate import regular_file
 
 MAX_BYTES = 1_048_576
 """Of one file; a system's bundle of authorities has a fifth of that."""
@@ -81,8 +82,7 @@ def read(path: str) -> bytes:
         CertificateError: it cannot be read, or is too large.
     """
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = regular_file.read(path, MAX_BYTES)
     except OSError as error:
         raise CertificateError(f"{path} cannot be read ({error.strerror})") from None
     if len(content) > MAX_BYTES:
