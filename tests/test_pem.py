@@ -20,6 +20,7 @@ from tidegate.pem import CertificateError
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 DAY = timedelta(days=1)
+UNENDED = b"-----BEGIN X509 CRL-----\nAAAA\n"
 
 
 @pytest.fixture
@@ -73,7 +74,10 @@ def test_a_key_is_printed_with_nothing_that_holds_it(authority: Authority) -> No
     ("spoil", "said"),
     [
         (lambda certificate, _: certificate.write_text("nothing"), "there is no certificate"),
-        (lambda certificate, _: certificate.write_bytes(certificate.read_bytes()[:-80]), "or a broken one"),
+        (lambda certificate, _: certificate.write_bytes(certificate.read_bytes()[:-80]), "without its end"),
+        (lambda certificate, _: certificate.write_bytes(certificate.read_bytes() + UNENDED), "without its end"),
+        (lambda certificate, _: certificate.write_bytes(UNENDED + certificate.read_bytes()), "without its end"),
+        (lambda _, key: key.write_bytes(key.read_bytes() + UNENDED), "without its end"),
         (lambda certificate, _: certificate.write_bytes(certificate.read_bytes() * 2000), "is too large"),
         (lambda certificate, _: certificate.unlink(), r"cannot be read \(No such file"),
         (lambda _, key: key.write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n"), "no key without a passphrase"),

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -20,11 +19,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.utils import CryptographyDeprecationWarning
 
-from tidegate import regular_file
+from tidegate import envoy_certificates, regular_file
 
 MAX_BYTES = 1_048_576
 """Of one file; a system's bundle of authorities has a fifth of that."""
 
+_EDGE = re.compile(rb"-----(BEGIN|END) ([^\r\n]*?)-----")
 _REVOKED = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 
 
@@ -111,12 +111,11 @@ def parsed_identity(chain: bytes, private: bytes, certificate: str, key: str) ->
         plain = loaded.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     except Exception:  # noqa: BLE001  the library raises many things, and what it says may quote the file
         raise CertificateError(f"{key}: there is no key without a passphrase, in PEM, in it") from None
+    _all_ended(private, key)
+    if reason := envoy_certificates.refused(certificates[0]):
+        raise CertificateError(f"{certificate}: {reason}")
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    try:
-        its_own = certificates[0].public_key().public_bytes(*form)
-    except (ValueError, UnsupportedAlgorithm):
-        raise CertificateError(f"{certificate}: its public key is of no known kind") from None
-    if loaded.public_key().public_bytes(*form) != its_own:
+    if loaded.public_key().public_bytes(*form) != certificates[0].public_key().public_bytes(*form):
         raise CertificateError(f"{certificate} and {key}: the key is not the certificate's")
     validities = _validities(certificates, certificate)
     validity = Validity(validities[0].begins, min(one.ends for one in validities))
@@ -146,7 +145,16 @@ def parsed_authorities(content: bytes, path: str, now: float | None = None) -> A
     return Authorities(_written([*certificates, *revoked]), ending)
 
 
+def _all_ended(content: bytes, path: str) -> None:
+    """Refuse what has a block without an end, after whatever else: Envoy and gRPC refuse the whole of it."""
+    lines = iter(_EDGE.findall(content))
+    for edge, kind in lines:
+        if edge != b"BEGIN" or next(lines, None) != (b"END", kind):
+            raise CertificateError(f"{path}: there is a PEM block in it without its end, or its beginning")
+
+
 def _certificates(content: bytes, path: str) -> list[x509.Certificate]:
+    _all_ended(content, path)
     try:
         with warnings.catch_warnings():
             # Systems' bundles hold a root whose serial number is 0.
