@@ -31,10 +31,19 @@ def test_a_directory_is_not_a_file(tmp_path: Path) -> None:
     assert str(caught.value) == f"{tmp_path}: cannot be read (Is a directory); expected a YAML file"
 
 
-def test_a_file_of_any_size_is_read_no_further_than_its_bound() -> None:
+def test_a_file_of_any_size_is_read_no_further_than_its_bound(tmp_path: Path) -> None:
+    file = tmp_path / "large.yaml"
+    with file.open("wb") as empty:
+        empty.truncate(1 << 40)
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert str(caught.value) == f"{file}: too large; expected at most 1048576 bytes"
+
+
+def test_what_is_no_file_is_not_waited_at() -> None:
     with pytest.raises(ConfigError) as caught:
         load(Path("/dev/zero"))
-    assert str(caught.value) == "/dev/zero: too large; expected at most 1048576 bytes"
+    assert str(caught.value) == "/dev/zero: cannot be read (not a regular file); expected a YAML file"
 
 
 def test_a_file_may_be_as_large_as_the_bound() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from tidegate import addresses, config_tenants, strict_yaml
+from tidegate import addresses, config_tenants, regular_file, strict_yaml
 from tidegate.choice_config import DecisionLog, Filter, Policy, Scorer, weighed_for_nothing
 from tidegate.config_agents import Agents, Vram, unguarded
 from tidegate.config_breaker import Breaker
@@ -344,8 +344,7 @@ def read(path: Path) -> bytes:
     Raises:
         OSError: it cannot be read.
     """
-    with path.open("rb") as file:
-        return file.read(MAX_FILE_BYTES + 1)
+    return regular_file.read(path, MAX_FILE_BYTES)
 
 
 def parse(text: bytes, name: str, context: str | None = None) -> Config:

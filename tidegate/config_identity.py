@@ -5,13 +5,12 @@ What Envoy has found it hands on as *attributes*, which are expressions in CEL. 
 
 import json
 import re
-from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
-from tidegate import addresses
+from tidegate import addresses, regular_file
 from tidegate.config_values import CHECKED, AbsolutePath, Section
 from tidegate.faults import fault, shown
 
@@ -88,8 +87,7 @@ class Jwt(Section):
 
 def _key_set(path: str) -> str:
     try:
-        with Path(path).open("rb") as file:
-            text = file.read(MAX_JWKS_BYTES + 1)
+        text = regular_file.read(path, MAX_JWKS_BYTES)
         said = json.loads(text)
     except OSError as error:
         raise fault(f"expected a JSON Web Key Set; {shown(path)} cannot be read ({error.strerror})") from None

@@ -3,19 +3,29 @@
 No message, and nothing that is printed of these, holds a key.
 """
 
+import re
 import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
 from cryptography.utils import CryptographyDeprecationWarning
+
+from tidegate import envoy_certificates, regular_file
 
 MAX_BYTES = 1_048_576
 """Of one file; a system's bundle of authorities has a fifth of that."""
+
+_EDGE = re.compile(rb"-----(BEGIN|END) ([^\r\n]*?)-----")
+_REVOKED = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 
 
 class CertificateError(Exception):
@@ -34,10 +44,11 @@ class Validity(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """A certificate with its chain, and its key.
+    """A certificate with its chain, and its key: of the files that alone, whatever else is in them.
 
     Attributes:
-        certificate: the chain, as PEM, its own certificate first.
+        certificate: the chain, as PEM, its own certificate first. Envoy shows it to whoever asks for its
+            configuration, so nothing of a key that may be in the same file is in it.
         key: the key, as PEM.
         serial: the certificate's serial number, in hexadecimal.
         validity: of the certificate, and of whatever of its chain ends before it.
@@ -56,7 +67,7 @@ class Authorities(NamedTuple):
     """Certificates of those who may have signed a peer's.
 
     Attributes:
-        pem: the certificates.
+        pem: the certificates, and the lists of revoked ones that are in the file, both of which Envoy follows.
         validity: of the one that ends first, of those that have not ended.
     """
 
@@ -71,8 +82,7 @@ def read(path: str) -> bytes:
         CertificateError: it cannot be read, or is too large.
     """
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = regular_file.read(path, MAX_BYTES)
     except OSError as error:
         raise CertificateError(f"{path} cannot be read ({error.strerror})") from None
     if len(content) > MAX_BYTES:
@@ -98,18 +108,18 @@ def parsed_identity(chain: bytes, private: bytes, certificate: str, key: str) ->
     certificates = _certificates(chain, certificate)
     try:
         loaded = load_pem_private_key(private, None)
+        plain = loaded.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     except Exception:  # noqa: BLE001  the library raises many things, and what it says may quote the file
         raise CertificateError(f"{key}: there is no key without a passphrase, in PEM, in it") from None
+    _all_ended(private, key)
+    if reason := envoy_certificates.refused(certificates[0]):
+        raise CertificateError(f"{certificate}: {reason}")
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    try:
-        its_own = certificates[0].public_key().public_bytes(*form)
-    except (ValueError, UnsupportedAlgorithm):
-        raise CertificateError(f"{certificate}: its public key is of no known kind") from None
-    if loaded.public_key().public_bytes(*form) != its_own:
+    if loaded.public_key().public_bytes(*form) != certificates[0].public_key().public_bytes(*form):
         raise CertificateError(f"{certificate} and {key}: the key is not the certificate's")
     validities = _validities(certificates, certificate)
     validity = Validity(validities[0].begins, min(one.ends for one in validities))
-    return Identity(chain, private, f"{certificates[0].serial_number:x}", validity)
+    return Identity(_written(certificates), plain, f"{certificates[0].serial_number:x}", validity)
 
 
 def authorities(path: str, now: float | None = None) -> Authorities:
@@ -127,14 +137,24 @@ def parsed_authorities(content: bytes, path: str, now: float | None = None) -> A
     Raises:
         CertificateError: it cannot be understood.
     """
-    validities = _validities(_certificates(content, path), path)
+    certificates, revoked = _certificates(content, path), _revoked(content, path)
+    validities = _validities(certificates, path)
     at = datetime.now(UTC).timestamp() if now is None else now
     lasting = [one for one in validities if one.ends > at]
     ending = min(lasting, key=lambda one: one.ends) if lasting else max(validities, key=lambda one: one.ends)
-    return Authorities(content, ending)
+    return Authorities(_written([*certificates, *revoked]), ending)
+
+
+def _all_ended(content: bytes, path: str) -> None:
+    """Refuse what has a block without an end, after whatever else: Envoy and gRPC refuse the whole of it."""
+    lines = iter(_EDGE.findall(content))
+    for edge, kind in lines:
+        if edge != b"BEGIN" or next(lines, None) != (b"END", kind):
+            raise CertificateError(f"{path}: there is a PEM block in it without its end, or its beginning")
 
 
 def _certificates(content: bytes, path: str) -> list[x509.Certificate]:
+    _all_ended(content, path)
     try:
         with warnings.catch_warnings():
             # Systems' bundles hold a root whose serial number is 0.
@@ -146,6 +166,17 @@ def _certificates(content: bytes, path: str) -> list[x509.Certificate]:
     if not found or len(found) != content.count(b"-----BEGIN CERTIFICATE-----"):
         raise CertificateError(f"{path}: there is no certificate, in PEM, in it, or a broken one")
     return found
+
+
+def _revoked(content: bytes, path: str) -> list[x509.CertificateRevocationList]:
+    try:
+        return [x509.load_pem_x509_crl(block) for block in _REVOKED.findall(content)]
+    except ValueError:
+        raise CertificateError(f"{path}: there is a broken list of revoked certificates in it") from None
+
+
+def _written(parts: Iterable[x509.Certificate | x509.CertificateRevocationList]) -> bytes:
+    return b"".join(part.public_bytes(Encoding.PEM) for part in parts)
 
 
 def _validities(certificates: Iterable[x509.Certificate], path: str) -> list[Validity]:

@@ -14,10 +14,13 @@ from typing import NamedTuple
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.authority import Authority
 from tests.e2e.stack import MODEL, Stack, configuration, engines, fetch, until, up
+from tests.test_envoy_certificates import pair
 from tests.volumes import Volume
+from tidegate import pem
 
 ROTATIONS = 5
 CLIENTS = 3
@@ -143,7 +146,8 @@ def test_what_cannot_be_used_leaves_the_last_good_one(edge: Edge) -> None:
     whole = edge.volume.certificate.read_bytes()
     for said, spoiled in (
         ("the key is not the certificate's", {"key": edge.authority.issue("other")[1].read_bytes()}),
-        ("or a broken one", {"crt": whole[: len(whole) // 2]}),
+        ("without its end", {"crt": whole[: len(whole) // 2]}),
+        ("RSA of 1024 bits", dict(zip(("crt", "key"), pair(rsa.generate_private_key(65537, 1024)), strict=True))),
         ("has expired", {"crt": expired, "key": expired_key}),
     ):
         edge.volume.renew(**spoiled)
@@ -154,19 +158,29 @@ def test_what_cannot_be_used_leaves_the_last_good_one(edge: Edge) -> None:
     assert edge.certificate("tidegate_certificate_refused") == 0
 
 
-def test_a_key_is_shown_nowhere(edge: Edge) -> None:
-    lines = edge.volume.key.read_text().splitlines()
-    packed = base64.b64encode(edge.volume.key.read_bytes()).decode()[40:80]
-    secret = lines[len(lines) // 2].strip()
-    assert len(secret) > 30
+def parts(key: bytes) -> tuple[str, str]:
+    """Return a line of ``key``, and what is in the middle of it where the whole is written in base64 once more."""
+    lines = key.decode().splitlines()
+    line = lines[len(lines) // 2].strip()
+    assert len(line) > 30
+    return line, base64.b64encode(key).decode()[40:80]
+
+
+@pytest.mark.parametrize("combined", [False, True], ids=["two files", "in both"])
+def test_a_key_is_shown_nowhere(edge: Edge, combined: bool) -> None:
+    if combined:
+        certificate, key = (path.read_bytes() for path in edge.authority.issue("combined"))
+        edge.volume.renew(crt=key + certificate + key, key=key)
+        edge.await_serial(pem.identity(str(edge.volume.certificate), str(edge.volume.key)).serial)
+    as_sent = pem.identity(str(edge.volume.certificate), str(edge.volume.key)).key
+    secrets = [part for form in (edge.volume.key.read_bytes(), as_sent) for part in parts(form)]
     _, dump, _ = fetch(f"http://127.0.0.1:{edge.stack.config['envoy']['admin_port']}/config_dump?include_eds")
     assert "listener_certificate" in str(dump)
     _, page, _ = fetch(f"{edge.stack.admin}/xds")
     assert {"type": "Secret", "held": 1, "waits_for_answer": False, "refused": []} in page["clients"][0]["types"]
     kept = "".join(path.read_text() for path in Path(edge.stack.config["control"]["state_dir"]).rglob("*.*"))
     for text in (str(dump), str(page), edge.stack.log(), kept):
-        assert secret not in text
-        assert packed not in text
+        assert not [secret for secret in secrets if secret in text]
 
 
 def test_the_end_of_what_is_in_force_is_a_metric(edge: Edge) -> None:

@@ -18,7 +18,7 @@ from xds import build
 from xds.clusters import pool_cluster
 from xds.secrets import NO_MATERIAL, Material
 from xds.snapshot import Reference, Resource, Snapshot
-from xds.type_urls import CLUSTER, LISTENER, ROUTE, SECRET
+from xds.type_urls import CLUSTER, LISTENER, ORDER, ROUTE, SECRET
 
 FILES: dict[str, Any] = {"certificate": "/e/tls.crt", "key": "/e/tls.key", "client_ca": "/e/ca.crt", "read_by": "envoy"}
 
@@ -80,8 +80,12 @@ def test_what_envoy_refuses_of_a_secret_is_parked_and_the_next_one_is_sent() -> 
     assert wire.pull(fleet("2")) == ["SDS s"]
 
 
+def built(of: Config, material: Material = NO_MATERIAL) -> Snapshot:
+    return build.snapshot(of, [], material)
+
+
 def secrets(of: Config, material: Material = NO_MATERIAL) -> dict[str, tls.Secret]:
-    found = build.snapshot(of, [], material).of_type(SECRET)
+    found = built(of, material).of_type(SECRET)
     return {name: tls.Secret.parse(resource.body) for name, resource in found.items()}
 
 
@@ -100,7 +104,7 @@ def test_envoy_reads_its_own_files_again_when_their_folder_changes() -> None:
     assert {pair.watched_directory.path, trusted.watched_directory.path} == {"/e"}
 
 
-def test_what_tidegate_reads_is_sent_as_it_is_and_printed_nowhere(tmp_path: Path) -> None:
+def test_what_tidegate_reads_is_sent_and_printed_nowhere(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, key = map(str, authority.issue("edge"))
     of = config("a", listener={"tls": {"certificate": certificate, "key": key}})
@@ -109,11 +113,34 @@ def test_what_tidegate_reads_is_sent_as_it_is_and_printed_nowhere(tmp_path: Path
     pair = secrets(of, material)[name].tls_certificate
     assert pair is not None
     assert pair.private_key is not None
-    assert pair.private_key.inline_bytes == Path(key).read_bytes()
+    assert pair.private_key.inline_bytes == material.identities[name].key
     resource = build.snapshot(of, [], material).of_type(SECRET)[name]
-    line = Path(key).read_text().splitlines()[1]
+    line = pair.private_key.inline_bytes.decode().splitlines()[1]
     assert line not in repr((resource, material, of))
     assert line in resource.body.decode("latin-1")
+
+
+def test_a_key_in_the_file_of_certificates_is_nowhere_but_where_keys_are(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("edge")
+    certificate.write_bytes(key.read_bytes() + certificate.read_bytes() + key.read_bytes())
+    with authority.certificate.open("ab") as file:
+        file.write(key.read_bytes())
+    settings = {"certificate": str(certificate), "key": str(key), "client_ca": str(authority.certificate)}
+    of = config("a", listener={"tls": settings})
+    names = f"listener_certificate:{certificate}", f"listener_client_ca:{authority.certificate}"
+    material = Material(
+        {names[0]: pem.identity(str(certificate), str(key))}, {names[1]: pem.authorities(settings["client_ca"])}
+    )
+    assert {*secrets(of, material)} == {*names}
+    pair = secrets(of, material)[names[0]].tls_certificate
+    assert pair is not None
+    assert pair.private_key is not None
+    assert pair.private_key.inline_bytes is not None
+    bodies = [resource.body for kind in ORDER for resource in built(of, material).of_type(kind).values()]
+    for body in bodies:
+        assert b"PRIVATE KEY" not in body.replace(pair.private_key.inline_bytes, b"")
+        assert key.read_bytes().splitlines()[1] not in body.replace(pair.private_key.inline_bytes, b"")
 
 
 def test_a_pool_is_gone_to_with_what_it_accepts_by_each_kind_of_name(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 import grpc.aio
 
+from tidegate import regular_file
 from tidegate.agent.backoff import Backoff
 
 METHOD: Final = "/tidegate.health.v1.GpuHealth/Report"
@@ -126,7 +127,7 @@ class Reporter:
             options.append(("grpc.ssl_target_name_override", self._tls.server_name))  # type: ignore[arg-type]
         # Read anew for each connection: certificates are renewed while we run.
         credentials = grpc.ssl_channel_credentials(
-            self._tls.ca.read_bytes(), self._tls.key.read_bytes(), self._tls.certificate.read_bytes()
+            *(regular_file.read(path) for path in (self._tls.ca, self._tls.key, self._tls.certificate))
         )
         return grpc.aio.secure_channel(self._target, credentials, options)
 

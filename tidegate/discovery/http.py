@@ -3,12 +3,12 @@
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from random import Random
 
 import aiohttp
 import msgspec
 
+from tidegate import regular_file
 from tidegate.discovery.contract import Backoff, Failed, Tell
 
 MAX_BYTES = 67_108_864
@@ -39,7 +39,7 @@ async def session(ca: str | None = None) -> aiohttp.ClientSession:
         ssl.SSLError: it holds no certificates.
     """
     # In a thread: reading the system's authorities takes 20 ms.
-    context = await asyncio.to_thread(ssl.create_default_context, cafile=ca)
+    context = await asyncio.to_thread(_context, ca)
     connector = aiohttp.TCPConnector(ssl=context, limit=8)
     return aiohttp.ClientSession(
         connector=connector, auto_decompress=True, max_line_size=16_384, max_field_size=16_384, trust_env=False
@@ -58,6 +58,12 @@ async def followed(ca: str | None, rng: Random, tell: Tell, follow: Follow) -> N
         await asyncio.sleep(backoff.failed())
 
 
+def _context(ca: str | None) -> ssl.SSLContext:
+    if ca is not None:
+        regular_file.read(ca)  # what is no file is an error, and not waited at
+    return ssl.create_default_context(cafile=ca)
+
+
 def secret(path: str | None) -> str:
     """Return the token in the file at ``path``, read anew each time because tokens are rotated; empty without one.
 
@@ -67,8 +73,7 @@ def secret(path: str | None) -> str:
     """
     if path is None:
         return ""
-    with Path(path).open("rb") as file:
-        token = file.read(65_536).decode("ascii").strip()
+    token = regular_file.read(path, 65_535).decode("ascii").strip()
     if not token.isprintable():
         raise ValueError("a token of one printable line was expected")
     return token

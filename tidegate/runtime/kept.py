@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tidegate import regular_file
+
 MAX_BYTES = 16_777_216
 
 
@@ -49,8 +51,7 @@ def read(file: Path) -> Any:
         ValueError: it holds something else, or far too much.
     """
     try:
-        with file.open("rb") as old:
-            text = old.read(MAX_BYTES + 1)
+        text = regular_file.read(file, MAX_BYTES)
     except FileNotFoundError:
         return None
     if len(text) > MAX_BYTES:

@@ -2,11 +2,11 @@
 
 import os
 import time
-from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from tidegate import regular_file
 from tidegate.config import Config
 from tidegate.config_redis import Redis
 from tidegate.runtime.kept_budgets import KeptBudgets
@@ -81,4 +81,4 @@ def place_of(settings: Redis) -> Place:
 def _salt(settings: Redis) -> str:
     if settings.salt_file is None:
         return settings.prefix
-    return Path(settings.salt_file).read_text("utf-8").strip()
+    return regular_file.read(settings.salt_file).decode().strip()

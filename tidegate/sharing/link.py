@@ -2,12 +2,12 @@
 
 import contextlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from redis import exceptions
 from redis.asyncio.connection import Connection, SSLConnection
 
+from tidegate import regular_file
 from tidegate.sharing.errors import LinkError
 from tidegate.sharing.operations import SCRIPT, SHA
 from tidegate.sharing.place import Place
@@ -56,7 +56,7 @@ class Link:
         try:
             password = place.password
             if place.password_file is not None:
-                password = Path(place.password_file).read_text("utf-8").strip()  # noqa: ASYNC240  a small local file
+                password = regular_file.read(place.password_file).decode().strip()
             common: dict[str, Any] = {
                 "host": place.host,
                 "port": place.port,
@@ -70,6 +70,8 @@ class Link:
                 "driver_info": None,
             }
             if place.tls:
+                for path in filter(None, (place.ca, place.certificate, place.key)):
+                    regular_file.read(path)  # what is no file is an error, and not waited at
                 self._connection = SSLConnection(
                     **common, ssl_ca_certs=place.ca, ssl_certfile=place.certificate, ssl_keyfile=place.key
                 )

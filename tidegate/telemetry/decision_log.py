@@ -9,7 +9,9 @@ import logging
 import time
 from collections import deque
 from pathlib import Path
+from typing import BinaryIO
 
+from tidegate import regular_file
 from tidegate.scheduling.explain import Case
 from tidegate.telemetry import decision_record
 from tidegate.telemetry.log import event
@@ -74,15 +76,18 @@ class DecisionLog:
             self._failing = False
 
     def _write(self, lines: list[bytes]) -> None:
-        file = self._file.open("ab")
+        file = self._opened()
         try:
             size = file.tell()
             for line in lines:
                 if size and size + len(line) > self._max_bytes:
                     file.close()
                     self._file.replace(self._file.with_name(f"{self._file.name}.1"))
-                    file, size = self._file.open("ab"), 0
+                    file, size = self._opened(), 0
                 file.write(line)
                 size += len(line)
         finally:
             file.close()
+
+    def _opened(self) -> BinaryIO:
+        return open(self._file, "ab", opener=regular_file.opened)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tidegate import regular_file
+
 MAX_BYTES: Final = 4_194_304
 """The largest file that is read."""
 
@@ -77,8 +79,7 @@ def _text(file: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _read(file: Path) -> str:
-    with file.open("rb") as opened:
-        data = opened.read(MAX_BYTES + 1)
+    data = regular_file.read(file, MAX_BYTES)
     if len(data) > MAX_BYTES:
         raise ValueError("too large")
     return data.decode()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tidegate import regular_file
 from tidegate.tokens.bounded import Tokenizer
 
 MAX_BYTES: Final = 268_435_456
@@ -60,8 +61,7 @@ def load(path: Path) -> Tokenizer:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = regular_file.read(path, MAX_BYTES)
     except OSError as error:
         raise ModelFileError(f"it cannot be read ({error.strerror})") from error
     if len(data) > MAX_BYTES:
