@@ -44,9 +44,13 @@ def test_those_of_one_endpoint_can_be_had_as_json() -> None:
 def test_an_endpoint_is_explained_in_sentences() -> None:
     result = asked(eventful(), "explain", "--endpoint", A)
     assert result.exit_code == 0, result.output
-    assert result.output.splitlines()[:2] == [
+    assert result.output.splitlines()[:3] == [
         f"endpoint {A} of pool default is ejected for 0 s: xid_79",
-        "it gets 0% of its share, and was ejected 1 times of late",
+        "it gets 0% of its share, and was ejected once of late",
+        (
+            "pace as learned: 10.5 ms a step (expected 10.5 ms), 103 ms for 1000 prompt tokens (expected 103 ms); "
+            "0 and 0 samples of its own"
+        ),
     ]
     assert "agent said failed (xid_79) 0.0 s ago, counts for 20 s more: GPU 0" in result.output
     assert "what would change it: it is held for 5 s more at least" in result.output

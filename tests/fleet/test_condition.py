@@ -167,6 +167,18 @@ def test_each_ejection_holds_twice_as_long_as_the_last_until_that_is_forgiven() 
     assert not at(fleet, now + 5.0).ejected
 
 
+def test_how_often_it_was_ejected_of_late_is_forgotten_while_it_is_well() -> None:
+    fleet, told = eight(), []
+    said(fleet, OPEN, 0.0)
+    said(fleet, Evidence("breaker", Verdict.SOUND), 1.0)
+    for now in (1.0, 10.0, 11.0 + RULES.forgive_seconds, 600.0):
+        fleet.apply(TimePassed(), now)
+        outlook = fleet.outlook(A, now)
+        assert outlook is not None
+        told.append(outlook.ejections)
+    assert told == [1, 1, 0, 0]
+
+
 def test_one_that_comes_back_gets_its_share_little_by_little() -> None:
     fleet = eight()
     said(fleet, OPEN, 0.0)

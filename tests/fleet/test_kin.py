@@ -106,7 +106,7 @@ def test_what_counts_lies_among_what_was_seen_and_keeps_its_order(known: list[tu
     scales = []
     for log, samples in known:
         scale = Scale()
-        scale.restore((log if samples else 0.0, 0.1, float(samples)))
+        scale.restore((log if samples else 0.0, 0.1, float(samples), 0.0))
         scales.append(scale)
     counts = alike(scales)
     seen = [(scale.log, count) for scale, count in zip(scales, counts, strict=True) if scale.samples]
@@ -122,8 +122,8 @@ def test_what_counts_lies_among_what_was_seen_and_keeps_its_order(known: list[tu
 @given(st.floats(-3, 3), st.floats(2 * TELLING, 2))
 def test_who_was_seen_often_to_differ_is_not_made_equal(log: float, apart: float) -> None:
     scales = [Scale(), Scale()]
-    scales[0].restore((log, 0.1, 40.0))
-    scales[1].restore((log + apart, 0.1, 40.0))
+    scales[0].restore((log, 0.1, 40.0, 0.0))
+    scales[1].restore((log + apart, 0.1, 40.0, 0.0))
     assert alike(scales) == [pytest.approx(log), pytest.approx(log + apart)]
 
 

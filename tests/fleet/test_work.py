@@ -7,9 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fleet.declare import A, fleet_of, pool, reservation, seen
+from tests.fleet.declare import A, B, C, fleet_of, pool, reservation, seen
 from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
-from tidegate.fleet.events import LoadReported, RequestEnded, RequestReserved, ScrapeStarted
+from tidegate.fleet.events import (
+    EvidenceReported,
+    LoadReported,
+    RequestEnded,
+    RequestReserved,
+    ScrapeFailed,
+    ScrapeStarted,
+    TimePassed,
+)
+from tidegate.fleet.evidence import Evidence, Verdict
 from tidegate.fleet.gpu import Pace, prior
 from tidegate.fleet.load import EngineReport
 from tidegate.fleet.state import Fleet
@@ -241,3 +250,67 @@ def test_whatever_is_observed_every_figure_is_a_number(ends: list[tuple[Any, ...
         assert 0 <= endpoint.busy <= 1
         assert 0 <= endpoint.backlog < math.inf
         assert 0 <= endpoint.context < math.inf
+
+
+FROZEN = Evidence("progress", Verdict.FAILED, ("no_progress",))
+SLOW: dict[str, Any] = {"ttft": 4.0, "duration": 50.0, "output_tokens": 200}
+
+
+def equals() -> Fleet:
+    """Return a fleet of three equal endpoints, of which A served some requests."""
+    return served(PRIOR, times=3, fleet=fleet_of(pool(A, B, C)))
+
+
+def test_what_was_there_while_it_was_ejected_teaches_nothing_of_its_speed() -> None:
+    fleet, now = equals(), 1000.0
+    before = fleet.view("default", now).endpoints[0].pace
+    for number in range(6):
+        fleet.apply(RequestReserved(reservation(f"stuck {number}", prompt=4000)), now)
+    fleet.apply(EvidenceReported(A, FROZEN), now + 10.0)
+    assert seen(fleet, A, now + 10.0).ejected
+    fleet.apply(RequestEnded("stuck 0", **SLOW), now + 11.0)
+    fleet.apply(EvidenceReported(A, Evidence("progress", Verdict.SOUND)), now + 50.0)
+    for second in range(51, 90):
+        fleet.apply(TimePassed(), now + second)
+    assert not seen(fleet, A, now + 90.0).ejected
+    for number in range(1, 6):
+        fleet.apply(RequestEnded(f"stuck {number}", **SLOW), now + 90.0 + number)
+    assert {seen(fleet, one, now + 100.0).pace for one in (A, B, C)} == {before}
+    outlook = fleet.outlook(A, now + 100.0)
+    assert outlook is not None
+    assert outlook.samples == (0.0, 0.0)
+
+
+def test_what_was_there_while_its_engine_said_nothing_teaches_nothing_either() -> None:
+    for silent in (False, True):
+        fleet, now = equals(), 1000.0
+        before = seen(fleet, A, now).pace
+        fleet.apply(LoadReported(A, EngineReport(1.0, 0.0, 0.1)), now)
+        for number in range(6):
+            fleet.apply(RequestReserved(reservation(f"stuck {number}", prompt=4000)), now + 1.0)
+        if silent:
+            fleet.apply(ScrapeFailed(A, unreachable=False, reason="timeout"), now + 20.0)
+        for number in range(6):
+            fleet.apply(RequestEnded(f"stuck {number}", **SLOW), now + 51.0)
+        assert (seen(fleet, A, now + 52.0).pace == before) is silent
+
+
+def test_one_that_is_thought_slow_is_tried_as_if_it_were_well_by_one_request_after_a_time_and_many_elsewhere() -> None:
+    fleet = equals()
+    for number in range(10):
+        at = 1000.0 + 60.0 * number
+        run(fleet, f"slow {number}", at, at + 50.0, **SLOW)
+    for number in range(10):
+        start, at = reservation(f"well {number}", address=B, prompt=4000), 1400.0 + number
+        fleet.apply(RequestReserved(start), at)
+        fleet.apply(RequestEnded(start.id, ttft=0.5, duration=2.5, output_tokens=200), at + 2.5)
+    slow, well = (seen(fleet, one, 1590.0).pace for one in (A, B))
+    assert slow.step_seconds > 2 * well.step_seconds
+    assert seen(fleet, A, 1590.5).pace == slow
+    for number in range(250):
+        fleet.apply(RequestReserved(reservation(f"elsewhere {number}", address=B, prompt=10)), 1591.0)
+    assert seen(fleet, A, 1599.0).pace == slow
+    hoped = seen(fleet, A, 1700.0).pace
+    assert hoped.step_seconds <= well.step_seconds
+    fleet.apply(RequestReserved(reservation("tried", prompt=4000)), 1700.0)
+    assert seen(fleet, A, 1700.0).pace == slow

@@ -26,6 +26,15 @@ class _Alarm(msgspec.Struct):
     of: int
 
 
+class _Learned(msgspec.Struct):
+    prefill_seconds: float
+    expected_prefill_seconds: float
+    prefill_samples: float
+    step_seconds: float
+    expected_step_seconds: float
+    step_samples: float
+
+
 class _Endpoint(msgspec.Struct):
     address: str
     pool: str
@@ -34,6 +43,7 @@ class _Endpoint(msgspec.Struct):
     seconds: float
     share: float
     ejections: int
+    learned: _Learned
     sources: list[_Word]
     pool_alarm: _Alarm
     would_change: list[str]
@@ -56,7 +66,15 @@ def explain(admin: str, address: str, *, as_json: bool) -> None:
 def _lines(told: _Endpoint) -> Iterator[str]:
     why = f": {', '.join(told.reasons)}" if told.reasons else ""
     yield f"endpoint {told.address} of pool {told.pool} is {told.status} for {told.seconds:.0f} s{why}"
-    yield f"it gets {told.share:.0%} of its share, and was ejected {told.ejections} times of late"
+    often = {0: "not ejected", 1: "ejected once"}.get(told.ejections, f"ejected {told.ejections} times")
+    yield f"it gets {told.share:.0%} of its share, and was {often} of late"
+    pace = told.learned
+    prompt, expected = _ms(pace.prefill_seconds * 1000), _ms(pace.expected_prefill_seconds * 1000)
+    yield (
+        f"pace as learned: {_ms(pace.step_seconds)} a step (expected {_ms(pace.expected_step_seconds)}), "
+        f"{prompt} for 1000 prompt tokens (expected {expected}); "
+        f"{pace.step_samples:.0f} and {pace.prefill_samples:.0f} samples of its own"
+    )
     if told.pool_alarm.panic:
         yield f"panic: {told.pool_alarm.bad} of {told.pool_alarm.of} endpoints look bad, so nobody is ejected"
     if told.pool_alarm.agents_doubted:
@@ -70,3 +88,7 @@ def _lines(told: _Endpoint) -> Iterator[str]:
         yield "nobody has said anything of it"
     for change in told.would_change:
         yield f"what would change it: {change}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms"

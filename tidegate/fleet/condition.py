@@ -62,7 +62,7 @@ class Condition:
         health: how it is.
         weighed: what the words of all sources came to, when that was last looked at.
         draining: an operator, or a directory, wants nothing new to get there.
-        ejections: how often it was ejected of late.
+        ejections: how often it was ejected of late, as it was when it was last ejected (see ``remembered``).
         hold_until: until when it is ejected at least.
         freed_at: when its last ejection ended.
         condemned_at: when it was last condemned, and ``condemned_since`` since when without a pause.
@@ -241,10 +241,15 @@ class Condition:
         self.look_again = weighed.until if self.is_plain else now
         return status is not before.status
 
+    def remembered(self, now: float, rules: HealthRules) -> int:
+        """Return how many of its ejections are not forgiven at ``now`` (seconds)."""
+        if self.health.status is HealthStatus.EJECTED or self.freed_at == _NEVER or rules.forgive_seconds <= 0:
+            return self.ejections
+        forgiven = (now - self.freed_at) / rules.forgive_seconds
+        return max(0, self.ejections - int(min(forgiven, self.ejections)))
+
     def _eject(self, now: float, rules: HealthRules) -> None:
-        if self.freed_at > _NEVER and rules.forgive_seconds > 0:
-            forgiven = (now - self.freed_at) / rules.forgive_seconds
-            self.ejections = max(0, self.ejections - int(min(forgiven, self.ejections)))
+        self.ejections = self.remembered(now, rules)
         hold = min(rules.max_hold_seconds, rules.hold_seconds * 2.0 ** min(self.ejections, 32))
         self.ejections = min(self.ejections + 1, 32)
         self.hold_until = now + hold

@@ -44,12 +44,13 @@ def declared(
 
 def related(members: Iterable[Member]) -> None:
     """Have those of ``members`` that are declared alike learn from one another."""
+    members = tuple(members)
 
     def of(alike: Sequence[Member]) -> None:
         def changed(place: int) -> None:
             alike[place].shown = None
 
-        Kin([member.work.rates for member in alike], changed)
+        Kin([member.work.rates for member in alike], changed, rivals=len(alike) < len(members))
 
     kin: dict[tuple[object, ...], list[Member]] = {}
     for member in members:

@@ -1,5 +1,6 @@
 """A fleet as plain data: all that another process needs to hold the same one."""
 
+import math
 from dataclasses import dataclass
 
 from tidegate.fleet.breaker import Breaker
@@ -36,16 +37,22 @@ class MemberImage:
     breaker: Breaker | None
     condition: ConditionImage
     others: Heard | None = None
+    sent: tuple[float, int] = (-math.inf, 0)
+    trusted_from: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class PoolImage:
-    """One pool, and what it has learned: a request's mean in tokens, and the lengths of answers; and its alarm."""
+    """One pool, and what it has learned: a request's mean in tokens, and the lengths of answers; and its alarm.
+
+    ``sent`` is how many requests its endpoints were sent.
+    """
 
     spec: PoolSpec
     request_tokens: float
     outputs: tuple[tuple[str | None, LengthsImage], ...]
     alarm: AlarmImage
+    sent: int = 0
 
 
 @dataclass(frozen=True, slots=True)

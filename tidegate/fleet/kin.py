@@ -3,7 +3,8 @@
 The first endpoint of several that turns out faster than its prior says would get every request: the others are as fast,
 but nobody has seen it. And of those that were seen, the one that was measured faster by chance would get all that one
 engine can bear, for where little runs a request more costs less than such an error. So what was seen of one is what is
-expected of its kin until they show otherwise, and who is not known to differ counts as equal.
+expected of its kin until they show otherwise, and who is not known to differ counts as equal. Who is known to be slower
+gets few requests or none, so now and then one is sent as if it were as fast as the fastest of them (``Work.pace``).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,14 +21,18 @@ ONE_IN = 16
 class Kin:
     """Endpoints of one pool that were declared alike."""
 
-    __slots__ = ("_changed", "_members", "_news")
+    __slots__ = ("_changed", "_members", "_news", "_rivals")
 
-    def __init__(self, members: Sequence[Rates], changed: Callable[[int], object] = int) -> None:
+    def __init__(
+        self, members: Sequence[Rates], changed: Callable[[int], object] = int, *, rivals: bool = False
+    ) -> None:
         """Have ``members`` be one another's kin from now on.
 
-        ``changed`` is told the place of each whose pace has become another.
+        ``changed`` is told the place of each whose pace has become another. With ``rivals`` there are others that get
+        the requests which these do not get.
         """
         self._members = tuple(members)
+        self._rivals = rivals
         self._changed = changed
         self._news = 0
         for member in self._members:
@@ -45,8 +50,11 @@ class Kin:
         self._news = 0
         prefill = alike([member.learned[PREFILL] for member in self._members])
         decode = alike([member.learned[DECODE] for member in self._members])
+        hope = min(prefill, default=0.0), min(decode, default=0.0)
+        if self._rivals and len(self._members) == 1:
+            hope = min(hope[0], 0.0), min(hope[1], 0.0)  # of one without kin, what its prior says
         for place, member in enumerate(self._members):
-            if member.count(prefill[place], decode[place]):
+            if member.count(prefill[place], decode[place], hope):
                 self._changed(place)
 
 
@@ -59,7 +67,8 @@ def alike(scales: Sequence[Scale]) -> list[float]:
     """
     seen = sorted((scale.log, place) for place, scale in enumerate(scales) if scale.samples)
     if not seen:
-        return [scale.log for scale in scales]
+        # What was known of some before they were away is still the best guess, of all of them.
+        return [min((scale.log for scale in scales if scale.log), default=0.0)] * len(scales)
     counts = [0.0] * len(scales)
     groups: list[list[int]] = []
     means: list[float] = []

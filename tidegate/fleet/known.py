@@ -156,5 +156,6 @@ class Known:
         member = self._endpoints.get(address)
         for name, pool in self._pools.items():
             if member is not None and address in pool.places:
-                return outlook(name, member.condition, pool.health.rules, pool.health.alarm, now)
+                rates, health = member.work.rates, pool.health
+                return outlook(name, member.condition, rates, health.rules, health.alarm, now)
         return None

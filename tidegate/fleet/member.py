@@ -9,7 +9,7 @@ from tidegate.fleet.endpoint import EndpointSpec, PoolSpec
 from tidegate.fleet.events import FleetChange, HealthChanged, PoolAlarmed, SharesChanged
 from tidegate.fleet.evidence import FAILURES, Ending, Evidence
 from tidegate.fleet.gpu import prior
-from tidegate.fleet.health import OUT, ConnectionRecord
+from tidegate.fleet.health import OUT, ConnectionRecord, HealthStatus
 from tidegate.fleet.image import MemberImage, PoolImage
 from tidegate.fleet.ledger import Inflight, Ledger, Reservation
 from tidegate.fleet.load import AtWork, EngineReport, MeanTokens, restarted
@@ -174,6 +174,8 @@ class Member:
             None if self.breaker is None else dataclasses.replace(self.breaker),
             self.condition.image(),
             self.others,
+            (self.work.sent_at, self.work.sent_number),
+            self.work.trusted_from,
         )
 
     def restore(self, image: MemberImage) -> None:
@@ -182,6 +184,7 @@ class Member:
         self.report, self.reported_at = image.report, image.reported_at
         self.own_at_scrape, self.foreign, self.others = image.own_at_scrape, image.foreign, image.others
         self.work.rates.restore(image.rates, image.report.kv_capacity_tokens)
+        (self.work.sent_at, self.work.sent_number), self.work.trusted_from = image.sent, image.trusted_from
         self.prefixes.resize(image.address, image.report.kv_capacity_tokens)
         self.prefixes.hold(image.address, image.told[::-1], 1)
         self.condition.restore(image.condition)
@@ -201,9 +204,10 @@ class PoolState:
         outputs: how long answers are, learned.
         places: where each address stands among them.
         prefixes: what its endpoints' caches hold.
+        sent: how many requests were sent to its endpoints.
     """
 
-    __slots__ = ("health", "judged", "members", "outputs", "places", "prefixes", "request_tokens", "spec")
+    __slots__ = ("health", "judged", "members", "outputs", "places", "prefixes", "request_tokens", "sent", "spec")
 
     def __init__(self, spec: PoolSpec) -> None:
         self.spec = spec
@@ -214,14 +218,15 @@ class PoolState:
         self.request_tokens = MeanTokens(PRIOR_REQUEST_TOKENS)
         self.outputs = PoolOutputLengths()
         self.prefixes = PrefixIndex()
+        self.sent = 0
 
     def image(self) -> PoolImage:
         """Return it as plain data."""
-        return PoolImage(self.spec, self.request_tokens.value, self.outputs.image(), self.health.image())
+        return PoolImage(self.spec, self.request_tokens.value, self.outputs.image(), self.health.image(), self.sent)
 
     def restore(self, image: PoolImage) -> None:
         """Become what ``image`` shows; the members are restored already."""
-        self.request_tokens.value = image.request_tokens
+        self.request_tokens.value, self.sent = image.request_tokens, image.sent
         self.outputs.restore(image.outputs)
         self.health.restore(image.alarm, [member.condition for member in self.judged])
 
@@ -275,7 +280,7 @@ class PoolState:
         Naming the view's fields, or having its constructor take them in their order, would add half to what this takes.
         """
         spec, reported_at, work = member.spec, member.reported_at, member.work
-        address, weight, pace = spec.address, spec.weight, work.rates.pace
+        address, weight, pace = spec.address, spec.weight, work.pace(now, self.sent, len(self.members) - 1)
         status, _, _, share = member.condition.health
         fresh = reported_at is not None and reported_at >= oldest
         report = member.report if fresh else UNKNOWN
@@ -343,12 +348,16 @@ class PoolState:
         for place, was in self.health.judge([member.condition for member in self.judged], now):
             member = self.judged[place]
             condition = member.condition
+            if was.status is HealthStatus.EJECTED:
+                member.work.came_back(now)
             changes.append(
                 HealthChanged(self.spec.name, member.spec.address, was, condition.health, condition.weighed.detail)
             )
         shares = False
         for member, was in zip(self.judged, before, strict=True):
             health = member.condition.health
+            if health.status is HealthStatus.EJECTED or member.condition.is_unready:
+                member.work.distrust(now)
             if health is not was:
                 member.shown = None
                 shares = shares or health.share != was.share

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 from tidegate.fleet.condition import ANY, CALMING, DISBELIEVED, SPARED, Condition
 from tidegate.fleet.evidence import Verdict
+from tidegate.fleet.gpu import Pace
 from tidegate.fleet.health import Health, HealthRules, HealthStatus
 from tidegate.fleet.pool_health import Alarm
+from tidegate.fleet.rates import Rates
 from tidegate.fleet.weighing import lasts_until
 
 
@@ -38,6 +40,8 @@ class Outlook(NamedTuple):
         health: how it is.
         seconds: for how long.
         ejections: how often it was ejected of late.
+        pace: how fast it is taken to be, and ``expected``, how fast before anything was seen of it.
+        samples: how many observations of prefill and of decoding of its own stand behind that.
         words: what the sources say, the newest first.
         alarm: what is the matter with its pool.
         would_change: what would make it another, a sentence each.
@@ -47,13 +51,16 @@ class Outlook(NamedTuple):
     health: Health
     seconds: float
     ejections: int
+    pace: Pace
+    expected: Pace
+    samples: tuple[float, float]
     words: tuple[Word, ...]
     alarm: Alarm
     would_change: tuple[str, ...]
 
 
-def outlook(pool: str, condition: Condition, rules: HealthRules, alarm: Alarm, now: float) -> Outlook:
-    """Return why the endpoint of ``condition`` in ``pool`` is how it is at ``now`` (seconds)."""
+def outlook(pool: str, condition: Condition, rates: Rates, rules: HealthRules, alarm: Alarm, now: float) -> Outlook:
+    """Return why the endpoint of ``condition`` and ``rates`` in ``pool`` is how it is at ``now`` (seconds)."""
     words = sorted(
         (
             Word(
@@ -72,7 +79,10 @@ def outlook(pool: str, condition: Condition, rules: HealthRules, alarm: Alarm, n
         pool,
         condition.health,
         max(0.0, now - condition.health.since),
-        condition.ejections,
+        condition.remembered(now, rules),
+        rates.pace,
+        rates.prior,
+        rates.samples,
         tuple(words),
         alarm,
         tuple(_would_change(condition, rules, words, now)),

@@ -36,6 +36,9 @@ TELLING = 0.1
 SURE_SAMPLES = 10.0
 """With fewer samples every one of them moves a factor by much."""
 
+STALE_SECONDS = 60.0
+"""What was seen so long ago is in doubt: who is thought slow gets no requests, and could never show otherwise."""
+
 PREFILL, DECODE = 0, 1
 """Which factor."""
 
@@ -44,16 +47,21 @@ SIGMA = 1.25
 
 
 class Scale:
-    """One learned factor: the robust, forgetful mean of the logarithms of ratios."""
+    """One learned factor: the robust, forgetful mean of the logarithms of ratios.
 
-    __slots__ = ("_deviation", "_log", "_run", "_run_least", "samples")
+    Attributes:
+        samples: how many stand behind it.
+        seen_at: when it was seen last, in seconds.
+    """
+
+    __slots__ = ("_deviation", "_log", "_run", "_run_least", "samples", "seen_at")
 
     def __init__(self) -> None:
         """Start at 1, which nothing has confirmed."""
         self._log = 0.0
         self._deviation = TYPICAL_DEVIATION
         self._run = self._run_least = 0.0
-        self.samples = 0.0
+        self.samples, self.seen_at = 0.0, -math.inf
 
     @property
     def value(self) -> float:
@@ -75,16 +83,24 @@ class Scale:
         if not self.samples:
             self._log = log
 
-    def observe(self, ratio: float, weight: float) -> None:
+    def observe(self, ratio: float, weight: float, now: float = 0.0, hope: float | None = None) -> None:
         """Take in that something took ``ratio`` times as long as the prior says.
 
         Args:
             ratio: above 0; anything else, infinity included, is nonsense and changes nothing.
             weight: how much it says of this factor alone, 0 to 1.
+            now: the moment, in seconds.
+            hope: the logarithm of the factor that it may have by now. Whether what was learned, where that is stale, or
+                this is nearer to what is seen decides where the next begin.
         """
         if not 0.0 < ratio < math.inf or not 0.0 < weight <= 1.0:
             return
-        off = max(-LARGEST_LOG, min(LARGEST_LOG, math.log(ratio))) - self._log
+        log = max(-LARGEST_LOG, min(LARGEST_LOG, math.log(ratio)))
+        if hope is not None and now - self.seen_at >= STALE_SECONDS and abs(log - hope) < abs(log - self._log):
+            self._log = hope
+            self.forget()
+        self.seen_at = now
+        off = log - self._log
         bound = OUTLIER * self._deviation
         if self._has_changed(off, bound, weight):
             self._log += self._run_least
@@ -108,23 +124,26 @@ class Scale:
             self._run, self._run_least = weight, off
         return self._run >= CHANGED
 
-    def image(self) -> tuple[float, float, float]:
+    def image(self) -> tuple[float, float, float, float]:
         """Return all of it as plain data."""
-        return self._log, self._deviation, self.samples
+        return self._log, self._deviation, self.samples, self.seen_at
 
-    def restore(self, image: tuple[float, float, float]) -> None:
+    def restore(self, image: tuple[float, float, float, float]) -> None:
         """Become what ``image`` shows."""
-        self._log, self._deviation, self.samples = image
+        self._log, self._deviation, self.samples, self.seen_at = image
 
     def doubt(self) -> None:
         """Go half of the way back to the prior, and let the next observations say the rest."""
         self._log /= 2
-        self._deviation = TYPICAL_DEVIATION
-        self.samples = min(self.samples, 1.0)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew at this factor, as if nothing had confirmed it."""
+        self._deviation, self._run, self.samples = TYPICAL_DEVIATION, 0.0, 0.0
 
 
-ScaleImage = tuple[float, float, float]
-"""A scale as plain data: the logarithm of its factor, its typical deviation, its samples."""
+ScaleImage = tuple[float, float, float, float]
+"""A scale as plain data: the logarithm of its factor, its typical deviation, its samples, when it was seen last."""
 
 
 class Rates:
@@ -133,14 +152,16 @@ class Rates:
     Attributes:
         pace: how fast it is and what it holds, by all that is known; another object after every change.
         learned: its own factors, of prefill and of decoding.
+        prior: what is expected of it.
     """
 
-    __slots__ = ("_applied", "_kv_tokens", "_prior", "_settle", "_settled", "learned", "pace")
+    __slots__ = ("_applied", "_hope", "_hoped", "_kv_tokens", "_settle", "_settled", "learned", "pace", "prior")
 
     def __init__(self, prior: Pace) -> None:
-        self._prior = prior
+        self.prior = prior
         self.learned = (Scale(), Scale())
-        self._applied = self._settled = (0.0, 0.0)
+        self._applied = self._settled = self._hope = (0.0, 0.0)
+        self._hoped: Pace | None = None
         self._settle: Callable[[], None] | None = None
         self._kv_tokens: float | None = None
         self.pace = prior
@@ -150,13 +171,20 @@ class Rates:
         """How many observations of prefill and of decoding stand behind the pace, the latest few dozen alone."""
         return self.learned[0].samples, self.learned[1].samples
 
-    def prefilled(self, ratio: float, weight: float) -> None:
-        """Take in that prefill took ``ratio`` times as long as ``pace`` says; ``weight`` as in ``Scale.observe``."""
-        self._observe(PREFILL, ratio, weight)
+    @property
+    def hoped(self) -> Pace:
+        """How fast it may be if what was learned of it is no longer true: as the fastest of its kin."""
+        if self._hoped is None:
+            self._hoped = self._at(*self._hope)
+        return self._hoped
 
-    def decoded(self, ratio: float, weight: float) -> None:
+    def prefilled(self, ratio: float, weight: float, now: float = 0.0) -> None:
+        """Take in that prefill took ``ratio`` times as long as ``pace`` says; the others as in ``Scale.observe``."""
+        self._observe(PREFILL, ratio, weight, now)
+
+    def decoded(self, ratio: float, weight: float, now: float = 0.0) -> None:
         """Likewise for the time between tokens."""
-        self._observe(DECODE, ratio, weight)
+        self._observe(DECODE, ratio, weight, now)
 
     def holds(self, kv_tokens: float | None) -> None:
         """Take in the size of its KV cache in tokens, as it says itself; ``None`` is unknown."""
@@ -168,6 +196,12 @@ class Rates:
         """Trust what was learned less: it is another process now, perhaps of another model."""
         for scale in self.learned:
             scale.doubt()
+        self.settle()
+
+    def forget(self) -> None:
+        """Have what was learned count for nothing until it is seen anew: it was away, and may be another by now."""
+        for scale in self.learned:
+            scale.forget()
         self.settle()
 
     def image(self) -> tuple[ScaleImage, ScaleImage]:
@@ -184,8 +218,8 @@ class Rates:
 
     def expect(self, prior: Pace) -> None:
         """Take over another prior: another GPU was declared, and what was learned belongs to the old one."""
-        if prior != self._prior:
-            self._prior = prior
+        if prior != self.prior:
+            self.prior = prior
             self.learned = (Scale(), Scale())
             self.settle()
 
@@ -193,12 +227,17 @@ class Rates:
         """Have ``settle``, told of news, say from now on what counts of what is learned: it calls ``count``."""
         self._settle = settle
 
-    def count(self, prefill: float, decode: float) -> bool:
-        """Have these logarithms count as its factors; return whether that changes anything."""
+    def count(self, prefill: float, decode: float, hope: tuple[float, float] | None = None) -> bool:
+        """Have these logarithms count as its factors; return whether that changes anything.
+
+        ``hope`` are those that it may have if what was learned of it is no longer true; the same ones by default.
+        """
         self._settled = (self.learned[0].log, self.learned[1].log)
-        if (prefill, decode) == self._applied:
+        counts = prefill, decode
+        hope = counts if hope is None else hope
+        if counts == self._applied and hope == self._hope:
             return False
-        self._applied = prefill, decode
+        self._applied, self._hope = counts, hope
         self._changed()
         return True
 
@@ -209,17 +248,20 @@ class Rates:
         else:
             self._settle()
 
-    def _observe(self, which: int, ratio: float, weight: float) -> None:
+    def _observe(self, which: int, ratio: float, weight: float, now: float) -> None:
         scale, applied = self.learned[which], self._applied[which]
         scale.begin(applied)
-        scale.observe(ratio * math.exp(applied), weight)
+        scale.observe(ratio * math.exp(applied), weight, now, self._hope[which])
         # Who has seen much moves little, and need not ask each time what that comes to.
         if scale.samples < SURE_SAMPLES or abs(scale.log - self._settled[which]) > TELLING / 5:
             self.settle()
 
     def _changed(self) -> None:
-        prior, prefill, decode = self._prior, math.exp(self._applied[PREFILL]), math.exp(self._applied[DECODE])
-        self.pace = Pace(
+        self.pace, self._hoped = self._at(*self._applied), None
+
+    def _at(self, prefill_log: float, decode_log: float) -> Pace:
+        prior, prefill, decode = self.prior, math.exp(prefill_log), math.exp(decode_log)
+        return Pace(
             prior.prefill_seconds * prefill,
             prior.step_seconds * decode,
             prior.sequence_seconds * decode,

@@ -1,5 +1,6 @@
 """The fleet: every fact in one place, changed by events alone."""
 
+import math
 from collections.abc import Callable, Iterable
 from functools import singledispatchmethod
 
@@ -35,6 +36,9 @@ from tidegate.fleet.known import Known
 from tidegate.fleet.ledger import Reservation
 from tidegate.fleet.load import advanced, foreign_requests, plausible
 from tidegate.fleet.member import Member
+
+SILENT_SECONDS = 60.0
+"""An engine that has not said for so long how busy it is no longer says so; that alone does not mean it is frozen."""
 
 
 class Fleet(Known):
@@ -107,7 +111,8 @@ class Fleet(Known):
                 member.breaker.sent(reservation.id, reservation.reserved_at)
             if pool is not None and pool.spec.reckons:
                 held = self.ledger.inflight(reservation.address).tokens
-                member.work.started(reservation, pool.load(member, self.ledger, now), held, now)
+                pool.sent += 1
+                member.work.started(reservation, pool.load(member, self.ledger, now), held, now, pool.sent)
 
     @singledispatchmethod
     def _apply(self, event: FleetEvent, now: float) -> Iterable[FleetChange]:
@@ -164,6 +169,9 @@ class Fleet(Known):
             return
         if event.unreachable:
             member.vram = member.vram.unloaded()
+        reported_at = math.inf if member.reported_at is None else member.reported_at
+        if self._stale_after < now - reported_at < SILENT_SECONDS:
+            member.work.distrust(now)
         before = member.connections.state
         changed = member.connections.failed() if event.unreachable else member.connections.succeeded()
         if changed:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tidegate.fleet.gpu import Pace
 from tidegate.fleet.ledger import Inflight, Reservation
-from tidegate.fleet.rates import Rates
+from tidegate.fleet.rates import STALE_SECONDS, Rates
 
 CLEAR_OUTPUT_TOKENS = 32.0
 """An answer of so many tokens tells of the time between tokens with half of the weight that a long one has."""
@@ -27,6 +27,10 @@ FAILURE_SECONDS = 30.0
 BUSY_SECONDS = 20.0
 """Over how many seconds, about, the share of time spent on prefill is taken."""
 
+
+TRIED_ONCE_IN = 100
+"""Requests to a pool, for each of the others, before one that got none of them is tried: so all tries together are at
+most one request in a hundred."""
 
 MOST_FOREIGN = 1e5
 """No engine holds more requests: a larger figure is nonsense, and would spoil sums for good."""
@@ -77,6 +81,8 @@ class Work:
 
     Attributes:
         rates: how fast it is.
+        sent_at: when a request was last sent there, in seconds, and ``sent_number``, which of its pool that was.
+        trusted_from: what was sent there until then, in seconds, teaches nothing of its speed: it was away meanwhile.
     """
 
     __slots__ = (
@@ -93,6 +99,9 @@ class Work:
         "_starts",
         "_step",
         "rates",
+        "sent_at",
+        "sent_number",
+        "trusted_from",
     )
 
     def __init__(self, prior: Pace) -> None:
@@ -107,6 +116,8 @@ class Work:
         self._each = prior.prompt_token(self._step)
         self._requests = self._context = self._prefilled = 0.0
         self._failing, self._failed_at = 0.0, 0.0
+        self.sent_at = self.trusted_from = -math.inf
+        self.sent_number = 0
 
     # -- what readers see
 
@@ -126,13 +137,25 @@ class Work:
             failing *= math.exp(min(0.0, self._failed_at - now) / FAILURE_SECONDS)
         return backlog, busy, failing
 
+    def pace(self, now: float, number: int, others: int) -> Pace:
+        """Return how fast to take it for at ``now`` (seconds), when its pool was sent ``number`` requests so far.
+
+        What was learned long ago, by time and by what its ``others`` got since, is in doubt. Then it is as fast as it
+        may be, for one request: who is thought slow gets none, and could never show otherwise.
+        """
+        if now - self.sent_at < STALE_SECONDS or number - self.sent_number < TRIED_ONCE_IN * others:
+            return self.rates.pace
+        return self.rates.hoped
+
     def pending(self, tokens: float, seconds: float) -> float:
         """Return how many of so many prompt ``tokens`` are left to prefill after so many ``seconds``."""
         return max(0.0, tokens - seconds / self._each)
 
     # -- what happens
 
-    def started(self, reservation: Reservation, before: Load, capacity_used: float, now: float) -> None:
+    def started(
+        self, reservation: Reservation, before: Load, capacity_used: float, now: float, number: int = 0
+    ) -> None:
         """Take in that ``reservation`` was sent there at ``now``.
 
         Args:
@@ -140,8 +163,10 @@ class Work:
             before: the load without it.
             capacity_used: tokens that the requests there without it may come to hold.
             now: seconds.
+            number: which of its pool's it is.
         """
         self._advance(before, now)
+        self.sent_at, self.sent_number = now, number
         pace = self.rates.pace
         prompt = float(
             reservation.prompt_tokens if reservation.uncached_tokens is None else reservation.uncached_tokens
@@ -192,7 +217,7 @@ class Work:
         if failed or answered:
             share = self.standing(now)[2]
             self._failing, self._failed_at = share + FAILURE_SHARE * (failed - share), now
-        if failed:
+        if failed or start.at <= self.trusted_from:
             return
         if prefilled is not None:
             start = start._replace(prompt=float(max(0, prefilled)))
@@ -227,6 +252,15 @@ class Work:
     def lost(self, reservation_id: str) -> None:
         """Forget a request of whose end nothing is known."""
         self._starts.pop(reservation_id, None)
+
+    def distrust(self, now: float) -> None:
+        """Learn no speed from what was sent until ``now`` (seconds): it failed or was silent, and all there waited."""
+        self.trusted_from = now
+
+    def came_back(self, now: float) -> None:
+        """Take in that it gets requests again at ``now``, having been ejected: how fast it is has to be seen anew."""
+        self.distrust(now)
+        self.rates.forget()
 
     def restarted(self) -> None:
         """Take in that the engine is another process now: it has no backlog, and what was learned is in doubt."""
@@ -263,7 +297,7 @@ class Work:
         own = start.prompt * each
         # What was before it in the queue is reckoned, its own prompt is known: the one teaches less than the other.
         weight = (start.prompt / tokens) ** 2 * own / (own + CLEAR_PREFILL_SECONDS)
-        self.rates.prefilled(max(ttft - steps, 0.1 * ttft) / (tokens * each), weight)
+        self.rates.prefilled(max(ttft - steps, 0.1 * ttft) / (tokens * each), weight, now)
 
     def _learn_decode(self, start: _Start, ttft: float | None, duration: float, output_tokens: int, now: float) -> None:
         pace, steps = self.rates.pace, output_tokens - 1
@@ -280,4 +314,4 @@ class Work:
         others = (self._prefilled - start.prefilled) * min(1.0, decoding / lived) * pace.prefill_seconds
         clear = expected / (expected + others)
         weight = clear * clear * steps / (steps + CLEAR_OUTPUT_TOKENS) * decoding / duration
-        self.rates.decoded(max(decoding - others, 0.1 * decoding) / expected, weight)
+        self.rates.decoded(max(decoding - others, 0.1 * decoding) / expected, weight, now)

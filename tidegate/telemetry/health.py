@@ -96,6 +96,14 @@ def described(address: str, outlook: Outlook) -> JsonObject:
         "seconds": round(outlook.seconds, 3),
         "share": 0.0 if health.status in OUT else round(health.share, 3),
         "ejections": outlook.ejections,
+        "learned": {
+            "prefill_seconds": outlook.pace.prefill_seconds,
+            "expected_prefill_seconds": outlook.expected.prefill_seconds,
+            "prefill_samples": round(outlook.samples[0], 1),
+            "step_seconds": outlook.pace.step_seconds,
+            "expected_step_seconds": outlook.expected.step_seconds,
+            "step_samples": round(outlook.samples[1], 1),
+        },
         "sources": [
             {
                 "source": word.source,
