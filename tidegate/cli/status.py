@@ -115,7 +115,7 @@ def _row(pool: str, endpoint: _Endpoint) -> tuple[str, ...]:
     return (
         pool,
         endpoint.address,
-        {"reachable": "yes", "unreachable": "no"}.get(endpoint.reachability, "-"),
+        {"reachable": "yes", "unreachable": "no", "unreached": "no"}.get(endpoint.reachability, "-"),
         _health(endpoint),
         str(endpoint.inflight_requests),
         str(endpoint.inflight_tokens),

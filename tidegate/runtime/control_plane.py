@@ -323,8 +323,8 @@ class ControlPlane:
     # -- what goes out
 
     def _missing(self) -> Sequence[str]:
-        """Return the sources that are waited for before anything is published."""
-        return () if self._discovered.is_whole else self._discovered.unready()
+        """Return the sources that are waited for before anything is published, and the first tries of endpoints."""
+        return self._scraper.untried() if self._discovered.is_whole else self._discovered.unready()
 
     def _views(self) -> tuple[PoolView, ...]:
         return self._fleet.views(time.monotonic())

@@ -109,7 +109,7 @@ class PickerPlane:
             self._take_over(self._config)
             app = admin.make_app(
                 self._metrics.render,
-                lambda: sorted({*self._unready, *self._discovered.unready()}),
+                lambda: sorted({*self._unready, *self._discovered.unready(), *self._scraper.untried()}),
                 self._status,
                 explain=Inquiry.of(self._decider, routed=False).answer,
                 more=self._health.pages(),
