@@ -6,6 +6,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.configurations import EXAMPLE
 from tests.test_config_envoys import EDGE, SIDECAR, config
 from tidegate.cli import main
 
@@ -45,3 +46,14 @@ def test_an_envoy_that_would_be_refused_is_said_to_be_before_it_starts(
     result = CliRunner().invoke(main, ["bootstrap", "--config", str(file), *options])
     assert result.exit_code == 2
     assert said in result.output
+
+
+@pytest.mark.parametrize(("options", "port"), [((), 9901), (("--admin-port", "9902"), 9902)])
+def test_a_second_envoy_on_one_machine_gets_an_admin_port_of_its_own(
+    tmp_path: Path, options: tuple[str, ...], port: int
+) -> None:
+    file = tmp_path / "tidegate.yaml"
+    file.write_bytes(EXAMPLE)
+    result = CliRunner().invoke(main, ["bootstrap", "--config", str(file), *options])
+    assert result.exit_code == 0, result.output
+    assert yaml.safe_load(result.output)["admin"]["address"]["socket_address"]["port_value"] == port

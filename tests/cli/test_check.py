@@ -82,3 +82,20 @@ def test_a_tokenizer_without_the_package_that_reads_it_is_status_2_and_says_what
     assert (status, said) == (2, "")
     assert "pools[0].tokenizer: expected a tokenizer.json" in faults
     assert "install tidegate[tokenizers]" in faults
+
+
+def test_endpoints_in_a_file_that_would_be_left_out_are_named(tmp_path: Path) -> None:
+    file, engines = tmp_path / "tidegate.yaml", tmp_path / "engines.yaml"
+    file.write_text(f"pools: [{{name: found, discovery: {{file: {{path: {engines}}}}}}}]\n")
+    assert check(file) == (0, f"{file}: 1 pool, 0 endpoints\n", "")
+    engines.write_text("".join(f'- {{address: "127.0.0.1:{port}"}}\n' for port in range(1, 6)))
+    status, _, said = check(file)
+    assert status == 0
+    assert said.startswith(f"{file}: pool found: {engines} names endpoints that are left out: 127.0.0.1:1, ")
+    assert "127.0.0.1:4" not in said
+    assert "and 2 more" in said
+    assert "discovery.allow" in said
+    engines.write_text("- {adress: 1}\n")
+    assert "says nothing that can be used" in check(file)[2]
+    engines.write_text('- {address: "10.0.0.1:1"}\n')
+    assert check(file)[2] == ""

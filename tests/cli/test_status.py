@@ -16,6 +16,8 @@ from tidegate.cli import _admin, main
 from tidegate.fleet.health import HealthStatus, Reachability
 from tidegate.fleet.view import EndpointView, PoolView
 from tidegate.telemetry.admin import make_app
+from tidegate.telemetry.discovery import SourceReport
+from tidegate.telemetry.discovery import describe as describe_sources
 from tidegate.telemetry.status import describe
 
 BUSY = EndpointView("10.0.0.1:8000", 1, Reachability.REACHABLE, False, 3, 4200, 5.0, 6000.0, 4.0, 1.0, 0.256, 0.75)
@@ -55,7 +57,9 @@ def admin() -> web.Application:
         PoolView("default", "vllm", ("*",), (BUSY, SILENT._replace(health=HealthStatus.WARMING, share=0.3))),
         PoolView("second", "none", ("*",), (DEAD,)),
     ]
-    page = describe(views, version="1", config_file=None, uptime_seconds=1, reservations=3)
+    left_out = [("127.0.0.1:1", "loopback"), ("127.0.0.1:2", "loopback")]
+    sources = describe_sources([SourceReport("second", "file", 0, 7, 1, 2.0, "failing", "not valid YAML", left_out)])
+    page = describe(views, version="1", config_file=None, uptime_seconds=1, reservations=3, discovery=sources)
     return make_app(lambda: b"", list, lambda: page)
 
 
@@ -143,3 +147,12 @@ def test_an_address_that_is_none_is_one_clear_line(address: str) -> None:
     assert result.exit_code == 1
     assert result.output.startswith("Error: cannot reach the admin port at ")
     assert len(result.output.splitlines()) == 1
+
+
+def test_what_a_source_says_and_is_left_out_is_named() -> None:
+    with serving(admin()) as address:
+        result = CliRunner().invoke(main, ["status", "--admin", address])
+    said = " ".join(result.output.split())
+    assert "pool second: the file source says endpoints that are left out: 127.0.0.1:1 (loopback);" in said
+    assert "and 5 more" in said
+    assert "the file source fails, what it said last goes on: not valid YAML" in said

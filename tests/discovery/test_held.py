@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.discovery.told import found
 from tidegate.discovery.contract import MAX_ENDPOINTS, Failed, Found, News, Removed, Reset, Upserted
-from tidegate.discovery.held import Held, Rules, Stage
+from tidegate.discovery.held import MAX_NAMED, Held, LeftOut, Rules, Stage
 from tidegate.fleet.endpoint import EndpointSpec
 
 
@@ -187,3 +187,21 @@ def test_without_a_pause_a_full_set_never_becomes_empty(story: list[News]) -> No
     said(tested, everything("10.0.0.9:1"), 0.0)
     for news in story:
         assert said(tested, news, 1.0)
+
+
+def test_the_first_that_are_left_out_are_named_with_the_reason() -> None:
+    tested = Held(Rules(lambda address: address.startswith("10."), why_not="elsewhere"))
+    others = [f"127.0.0.1:{port}" for port in range(1, 10)]
+    assert said(tested, everything("10.0.0.1:1", *others), 0.0) == ["10.0.0.1:1"]
+    assert tested.refused == len(others)
+    assert tested.left_out == tuple(LeftOut(address, "elsewhere") for address in others[:MAX_NAMED])
+    said(tested, everything("10.0.0.1:1"), 1.0)
+    assert (tested.refused, tested.left_out) == (0, ())
+
+
+def test_of_too_many_endpoints_it_is_said_that_they_are_too_many() -> None:
+    tested = held()
+    said(tested, Reset({str(n): found(f"10.0.{n // 250}.{n % 250}:1") for n in range(MAX_ENDPOINTS + 1)}), 0.0)
+    ((address, reason),) = tested.left_out
+    assert (address, tested.refused) == ("10.0.40.0:1", 1)
+    assert str(MAX_ENDPOINTS) in reason

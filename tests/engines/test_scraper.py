@@ -269,3 +269,30 @@ def test_the_first_scrape_comes_soon_and_not_for_all_at_once(interval: float, se
     pauses = [module.first_pause(interval, rng) for _ in range(20)]
     assert all(0 <= pause <= min(interval, 0.2) for pause in pauses)
     assert len(set(pauses)) > 1
+
+
+async def test_a_start_waits_for_the_first_try_of_each_endpoint_and_for_no_other() -> None:
+    refusing = f"127.0.0.1:{free_port()}"
+    async with (
+        serving(LLAMACPP) as server,
+        scraping({server.address: "llamacpp", refusing: "none"}) as (tested, record),
+    ):
+        await asyncio.sleep(0)
+        assert tested.untried() == ("2 endpoints were not tried yet",)
+        await record.until(lambda: not tested.untried())
+        assert {address for address, _ in record.outcomes} == {server.address, refusing}
+        tested.watch({server.address: "llamacpp", "192.0.2.1:1": "none"})
+        assert tested.untried() == ()
+
+
+async def test_a_start_does_not_wait_for_ever_for_an_engine_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TRIED_WITHIN", 0.2)
+    silent = asyncio.Event()
+
+    async def handler(_: Connection) -> None:
+        await silent.wait()
+
+    async with serving(handler) as server, scraping({server.address: "llamacpp"}, seconds=30) as (tested, record):
+        await record.until(lambda: not tested.untried())
+        assert record.outcomes == []
+        silent.set()

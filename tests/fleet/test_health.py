@@ -3,6 +3,7 @@
 from tidegate.fleet.health import UNREACHABLE_AFTER, ConnectionRecord, Reachability
 
 UNKNOWN, UP, DOWN = Reachability.UNKNOWN, Reachability.REACHABLE, Reachability.UNREACHABLE
+UNREACHED = Reachability.UNREACHED
 
 
 def test_an_endpoint_nobody_tried_is_unknown() -> None:
@@ -38,4 +39,14 @@ def test_an_endpoint_comes_back_with_its_first_connection() -> None:
     for _ in range(UNREACHABLE_AFTER):
         record.failed()
     assert record.succeeded()
+    assert record.state is UP
+
+
+def test_an_endpoint_that_was_never_reached_is_in_doubt_from_the_first_failure_on() -> None:
+    record = ConnectionRecord()
+    found = [(record.failed(), record.state) for _ in range(UNREACHABLE_AFTER + 1)]
+    in_doubt = [(False, UNREACHED)] * (UNREACHABLE_AFTER - 2)
+    assert found == [(True, UNREACHED), *in_doubt, (True, DOWN), (False, DOWN)]
+    assert record.succeeded()
+    record.failed()
     assert record.state is UP

@@ -127,7 +127,8 @@ def test_a_report_makes_an_endpoint_reachable_once() -> None:
 
 def test_failed_connections_in_a_row_make_an_endpoint_unreachable_and_envoy_forgets_it() -> None:
     fleet = fleet_of(pool(A, B))
-    changed, ejected, *more = fail(fleet, A)
+    doubted, changed, ejected, *more = fail(fleet, A)
+    assert doubted == ReachabilityChanged(A, Reachability.UNREACHED, "connection refused")
     assert changed == ReachabilityChanged(A, Reachability.UNREACHABLE, "connection refused")
     assert isinstance(ejected, HealthChanged)
     assert (ejected.pool, ejected.address, ejected.detail) == ("default", A, "connection refused")

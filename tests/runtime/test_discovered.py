@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,7 +16,7 @@ from tidegate.discovery.contract import Backoff, Failed, Found, Reset, Tell
 from tidegate.fleet.endpoint import EndpointSpec
 from tidegate.runtime import discovered
 from tidegate.runtime.discovered import Discovered
-from tidegate.telemetry.discovery import DiscoveryCollector
+from tidegate.telemetry.discovery import DiscoveryCollector, describe
 
 
 class Scripted:
@@ -252,3 +252,22 @@ async def test_waiting_for_the_first_passes_has_an_end(stage: Stage) -> None:
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(stage.tested.whole(), 0.01)
     assert not whole(stage)
+
+
+@pytest.mark.parametrize(("allow", "reason"), [((), "loopback"), (("10.0.0.0/8",), "not in a network")])
+async def test_what_is_left_out_is_named_in_the_log_once_and_on_the_page(
+    stage: Stage, caplog: pytest.LogCaptureFixture, allow: tuple[str, ...], reason: str
+) -> None:
+    stage.tested.follow(config("a", allow=[*allow]))
+    await until(lambda: "/a" in stage.sources)
+    for _ in range(2):
+        stage.sources["/a"].says("127.0.0.1:1", "10.0.0.1:1", "127.0.0.1:2")
+        stage.tested._settle()
+    lines = [record for record in caplog.records if "left out" in record.getMessage()]
+    assert [record.levelname for record in lines] == ["WARNING"]
+    fields = vars(lines[0])["fields"]
+    assert (fields["pool"], fields["source"], fields["count"]) == ("a", "file", 2)
+    assert fields["first"] == "127.0.0.1:1, 127.0.0.1:2"
+    assert reason in fields["reason"]
+    (said,) = describe(stage.tested.reports())
+    assert [one["address"] for one in cast("list[dict[str, str]]", said["left_out"])] == ["127.0.0.1:1", "127.0.0.1:2"]

@@ -110,19 +110,23 @@ async def test_routes_lead_a_question_as_they_lead_requests(tmp_path: Path) -> N
         + """
 routes:
 - {model: known, min_prompt_tokens: 5000, pool: turns, rewrite_model: turning}
-- {model: alias, pool: warm, rewrite_model: known}
+- {name: called, model: alias, pool: warm, rewrite_model: known}
+- name: shared
+  model: both
+  split: [{pool: turns, weight: 9, rewrite_model: turning}, {pool: warm, rewrite_model: known}]
 """
     )
     tested = plane(tmp_path)
     tested._take_over(parse(routed.encode(), "tidegate.yaml"))
     for question, led in (
-        ({"model": "known", "prompt_tokens": 4_999}, ("warm", "known")),
-        ({"model": "known", "prompt_tokens": 5_000}, ("turns", "turning")),
-        ({"model": "alias", "prompt_tokens": 9_000}, ("warm", "known")),
-        ({"model": "known", "prompt_tokens": 9_000, "pool": "warm"}, ("warm", "known")),
+        ({"model": "known", "prompt_tokens": 4_999}, ("warm", "known", "")),
+        ({"model": "known", "prompt_tokens": 5_000}, ("turns", "turning", "routes[0]")),
+        ({"model": "alias", "prompt_tokens": 9_000}, ("warm", "known", "called")),
+        ({"model": "both", "prompt_tokens": 9_000}, ("turns", "turning", "shared")),
+        ({"model": "known", "prompt_tokens": 9_000, "pool": "warm"}, ("warm", "known", "")),
     ):
         case = await asked(inquiry(tested), **question)
-        assert (case.request.pool, case.request.model) == led
+        assert (case.request.pool, case.request.model, case.request.route) == led
 
 
 @pytest.mark.parametrize(

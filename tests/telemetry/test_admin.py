@@ -75,6 +75,7 @@ async def test_status_tells_all_there_is_to_know_of_each_endpoint() -> None:
         "workers": [],
         "kv_events": [],
         "sharing": None,
+        "discovery": [],
     }
     known = page["pools"][0]["endpoints"][0]
     told = {

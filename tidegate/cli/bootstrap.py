@@ -15,14 +15,22 @@ from xds import bootstrap
     "--id", "node_id", default="", metavar="TEXT", help="What it calls itself. Default: by its group, or envoy."
 )
 @click.option(
+    "--admin-port",
+    type=click.IntRange(1, 65_535),
+    metavar="PORT",
+    help="Where its admin page listens, for a second Envoy on one machine. Default: envoy.admin_port.",
+)
+@click.option(
     "--secrets",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
     help="Write there, for Envoy's machine, where its certificates are; it then follows them when they are renewed.",
 )
-def command(file: Path, group: str | None, node_id: str, secrets: Path | None) -> None:
+def command(file: Path, group: str | None, node_id: str, admin_port: int | None, secrets: Path | None) -> None:
     """Print the Envoy bootstrap (YAML) that joins the control plane of a configuration."""
     config = load_or_exit(file)
+    if admin_port is not None:
+        config = config.model_copy(update={"envoy": config.envoy.model_copy(update={"admin_port": admin_port})})
     try:
         node = config.envoys.node(group, node_id)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """``tidegate status``: the fleet as a table, asked of a running control plane."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 import msgspec
@@ -39,9 +39,23 @@ class _Worker(msgspec.Struct):
     pid: int | None = None
 
 
+class _LeftOut(msgspec.Struct):
+    address: str
+    reason: str
+
+
+class _Source(msgspec.Struct):
+    pool: str
+    source: str
+    refused: int
+    left_out: list[_LeftOut]
+    reason: str = ""
+
+
 class _Status(msgspec.Struct):
     pools: list[_Pool]
     workers: list[_Worker] = []
+    discovery: list[_Source] = []
 
 
 @click.command("status", short_help="Print the fleet as a control plane sees it.")
@@ -71,6 +85,20 @@ def _print(status: _Status) -> None:
     console.print(table)
     if status.workers:
         console.print(_workers(status.workers))
+    for source in status.discovery:
+        for line in _doubts(source):
+            console.print(Text(line))
+
+
+def _doubts(source: _Source) -> Iterator[str]:
+    """Yield why a source's endpoints are not all that one may expect, a line for each reason."""
+    whose = f"pool {source.pool}: the {source.source} source"
+    if source.reason:
+        yield f"{whose} fails, what it said last goes on: {source.reason}"
+    if source.left_out:
+        named = "; ".join(f"{one.address} ({one.reason})" for one in source.left_out)
+        more = source.refused - len(source.left_out)
+        yield f"{whose} says endpoints that are left out: {named}" + (f"; and {more} more" if more > 0 else "")
 
 
 def _workers(workers: Sequence[_Worker]) -> Table:
@@ -87,7 +115,7 @@ def _row(pool: str, endpoint: _Endpoint) -> tuple[str, ...]:
     return (
         pool,
         endpoint.address,
-        {"reachable": "yes", "unreachable": "no"}.get(endpoint.reachability, "-"),
+        {"reachable": "yes", "unreachable": "no", "unreached": "no"}.get(endpoint.reachability, "-"),
         _health(endpoint),
         str(endpoint.inflight_requests),
         str(endpoint.inflight_tokens),

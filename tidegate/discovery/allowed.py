@@ -35,3 +35,10 @@ def allows(networks: Iterable[str]) -> Callable[[str], bool]:
         )
 
     return allowed
+
+
+def why_not(networks: Iterable[str]) -> str:
+    """Return why an address is not allowed, for whoever reads a log."""
+    if any(True for _ in networks):
+        return "not in a network that discovery.allow names"
+    return "loopback, link-local, multicast or reserved; discovery.allow names networks that may be used"

@@ -22,6 +22,11 @@ from tidegate.discovery.contract import (
     Upserted,
 )
 
+MAX_NAMED = 3
+"""Endpoints that are left out and named; of more, only the number is known."""
+
+_TOO_MANY = f"more than {MAX_ENDPOINTS} of one source"
+
 
 class Rules(NamedTuple):
     """What is taken for true.
@@ -31,12 +36,21 @@ class Rules(NamedTuple):
         shrink: the share of the endpoints that may go without being confirmed, 0 to 1.
         hold_seconds: how long after more went, or all, a complete pass must say so again.
         linger_seconds: how long an endpoint must be missing until a complete pass without it removes it; 0 for at once.
+        why_not: why an address is not allowed, where it is not.
     """
 
     allowed: Callable[[str], bool]
     shrink: float = 0.5
     hold_seconds: float = 30.0
     linger_seconds: float = 0.0
+    why_not: str = "not allowed"
+
+
+class LeftOut(NamedTuple):
+    """An endpoint that a source says and that does not count, and why it does not."""
+
+    address: str
+    reason: str
 
 
 class Stage(enum.Enum):
@@ -60,6 +74,7 @@ class Held:
         errors: failed passes.
         reason: why the last pass failed; empty when it did not.
         refused: endpoints that it says and that are left out: not allowed, or too many.
+        left_out: the first of those, ``MAX_NAMED`` at the most.
     """
 
     def __init__(self, rules: Rules, before: tuple[Found, ...] = ()) -> None:
@@ -77,6 +92,7 @@ class Held:
         self.errors = 0
         self.reason = ""
         self.refused = 0
+        self.left_out: tuple[LeftOut, ...] = ()
 
     @property
     def endpoints(self) -> tuple[Found, ...]:
@@ -144,16 +160,21 @@ class Held:
 
     def _wanted(self) -> Mapping[str, Found]:
         wanted: dict[str, Found] = {}
+        left_out: list[LeftOut] = []
         self.refused = 0
         for found in self._said.values():
             address = found.endpoint.address
             # An address may be given anew before the last word on who had it: whoever stays is who has it.
             if address in wanted and (found.endpoint.drain or not wanted[address].endpoint.drain):
                 continue
-            if len(wanted) >= MAX_ENDPOINTS or not self._rules.allowed(address):
+            allowed = self._rules.allowed(address)
+            if len(wanted) >= MAX_ENDPOINTS or not allowed:
                 self.refused += 1
+                if len(left_out) < MAX_NAMED:
+                    left_out.append(LeftOut(address, _TOO_MANY if allowed else self._rules.why_not))
                 continue
             wanted[address] = found
+        self.left_out = tuple(left_out)
         return wanted
 
     def _holds(self, size: int, now: float) -> bool:

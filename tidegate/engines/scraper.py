@@ -7,7 +7,7 @@ endpoints of a fleet are not all asked in the same instant. What was learned goe
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -30,6 +30,9 @@ JITTER = 0.1
 FIRST_SCRAPE_WITHIN = 0.2
 """Seconds over which the first scrapes of new endpoints are spread, where the interval is not shorter still."""
 
+TRIED_WITHIN = 2.0
+"""Seconds that a start waits for each endpoint to be tried once, at the most: what refuses connections is known then."""
+
 FAULTS_SAID_EVERY = 60.0
 """Seconds between two log lines about faults of our own, which strike many endpoints at once and come and go: out of
 file descriptors, 600 endpoints wrote 300 lines a second (measured)."""
@@ -47,6 +50,7 @@ class _Target:
     tls: Outgoing | None = None
     before: Page | None = None
     said: Outcome | None = None
+    tried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class Scraper:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._running: _Running | None = None
         self._fault_said_at: float | None = None
+        self._tries_until: float | None = None
 
     def watch(self, targets: Mapping[str, str], secured: Mapping[str, Outgoing] = MappingProxyType({})) -> None:
         """Watch exactly ``targets``, the names of the engines by address (``ip:port``); those ``secured`` over TLS.
@@ -103,8 +108,19 @@ class Scraper:
                 self._targets[address] = target = _Target(address, engine, known[engine], secured.get(address))
                 self._start(target)
 
+    def untried(self) -> Sequence[str]:
+        """Return what a start still waits for: endpoints that were not tried once, for ``TRIED_WITHIN`` at the most."""
+        if self._tries_until is None:
+            return ()
+        waits = asyncio.get_running_loop().time() < self._tries_until
+        if waits and (number := sum(not target.tried for target in self._targets.values())):
+            return (f"{number} endpoints were not tried yet",)
+        self._tries_until = None  # for those that join later nobody waits
+        return ()
+
     async def run(self) -> None:
         """Scrape until cancelled."""
+        self._tries_until = asyncio.get_running_loop().time() + TRIED_WITHIN
         async with fetch.open_session() as session, asyncio.TaskGroup() as tasks:
             self._running = _Running(tasks, session)
             try:
@@ -132,6 +148,7 @@ class Scraper:
                 await self._scrape(target, session)
             except Exception as error:  # noqa: BLE001  not even whoever takes the events may end the scrapes
                 self._log(target, Outcome.FAULT, _unexpected(error).reason)
+            target.tried = True
             await asyncio.sleep(pause(self._settings.interval_seconds, self._rng))
 
     async def _scrape(self, target: _Target, session: aiohttp.ClientSession) -> None:

@@ -15,6 +15,8 @@ class Reachability(enum.Enum):
     """What the last attempts to connect say."""
 
     UNKNOWN = "unknown"
+    UNREACHED = "unreached"
+    """It was never reached, and the last attempt failed: nothing speaks for it, and little against it."""
     REACHABLE = "reachable"
     UNREACHABLE = "unreachable"
 
@@ -36,7 +38,9 @@ class ConnectionRecord:
     def failed(self) -> bool:
         """Record a failed connection; return whether the state changed."""
         self.failures += 1
-        return self.failures >= UNREACHABLE_AFTER and self._become(Reachability.UNREACHABLE)
+        if self.failures >= UNREACHABLE_AFTER:
+            return self._become(Reachability.UNREACHABLE)
+        return self.state is Reachability.UNKNOWN and self._become(Reachability.UNREACHED)
 
     def _become(self, state: Reachability) -> bool:
         changed, self.state = self.state is not state, state

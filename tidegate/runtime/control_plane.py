@@ -50,8 +50,7 @@ from tidegate.runtime.tenants import Tenants
 from tidegate.runtime.workers.team import Team
 from tidegate.runtime.xds_clients import XdsClients
 from tidegate.scheduling import pickers
-from tidegate.telemetry import access_log, admin, status
-from tidegate.telemetry.discovery import DiscoveryCollector
+from tidegate.telemetry import access_log, admin, discovery, status
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.output_size import OutputSizes
@@ -113,7 +112,7 @@ class ControlPlane:
         found = kept_endpoints.remembered(config.control.state_dir)
         remembered = {(name, pool.kind): pool.found for name, pool in found.items()}
         self._discovered = Discovered(lambda: self._declare(self._config), remembered=remembered)
-        self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
+        self._metrics.registry.register(discovery.DiscoveryCollector(self._discovered.reports))
         known_to_all = (self._fleet, self._apply, self._metrics, config, self._watched.readjust, waiting_room)
         self._parts = (
             self._certificates,
@@ -324,8 +323,8 @@ class ControlPlane:
     # -- what goes out
 
     def _missing(self) -> Sequence[str]:
-        """Return the sources that are waited for before anything is published."""
-        return () if self._discovered.is_whole else self._discovered.unready()
+        """Return the sources that are waited for before anything is published, and the first tries of endpoints."""
+        return self._scraper.untried() if self._discovered.is_whole else self._discovered.unready()
 
     def _views(self) -> tuple[PoolView, ...]:
         return self._fleet.views(time.monotonic())
@@ -338,6 +337,7 @@ class ControlPlane:
             uptime_seconds=time.monotonic() - self._started_at,
             reservations=len(self._fleet.ledger),
             kv_events=told_caches.described(self._told.standings()),
+            discovery=discovery.describe(self._discovered.reports()),
             workers=self._deciding.status(),
             sharing=self._tenants.sharing(),
         )

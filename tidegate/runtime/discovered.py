@@ -13,9 +13,9 @@ from types import MappingProxyType
 from tidegate.config import Config
 from tidegate.config_discovery import Discovery
 from tidegate.discovery import static
-from tidegate.discovery.allowed import allows
+from tidegate.discovery.allowed import allows, why_not
 from tidegate.discovery.contract import Backoff, Found, News, Reset, Source, Steered, Steering
-from tidegate.discovery.held import Held, Rules, Stage
+from tidegate.discovery.held import Held, LeftOut, Rules, Stage
 from tidegate.discovery.sources import source
 from tidegate.fleet.events import PoolsDeclared
 from tidegate.telemetry.discovery import SourceReport
@@ -50,6 +50,7 @@ class _Followed:
     asked: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     asked_at: float = float("-inf")
     stage: Stage = Stage.WAITING
+    left_out: tuple[LeftOut, ...] = ()
     steering: Steering | None = None
     unsteered: str = ""
     task: asyncio.Task[None] | None = None
@@ -120,7 +121,8 @@ class Discovered:
                 continue
             if before is not None:
                 _stop(before)
-            rules = Rules(allows(settings.allow), settings.max_shrink, settings.hold_seconds, settings.lingers)
+            bounds = settings.max_shrink, settings.hold_seconds, settings.lingers
+            rules = Rules(allows(settings.allow), *bounds, why_not(settings.allow))
             known = before.held.endpoints if before else self._remembered.get((pool, settings.kind), ())
             followed = _Followed(pool, settings, Held(rules, known), steering=before.steering if before else None)
             self._followed[pool] = followed
@@ -209,7 +211,8 @@ class Discovered:
             held = one.held
             age = None if held.good_at is None else now - held.good_at
             yield SourceReport(
-                one.pool, one.settings.kind, len(held.endpoints), held.refused, held.errors, age, held.stage.value
+                *(one.pool, one.settings.kind, len(held.endpoints), held.refused, held.errors, age, held.stage.value),
+                *(held.reason, held.left_out),
             )
 
     def _found(self, pool: str) -> Iterable[Found]:
@@ -294,7 +297,20 @@ class Discovered:
             self._whole.set()
 
     def _say(self, one: _Followed) -> None:
-        """Log that a source is in another state than before."""
+        """Log that a source is in another state than before, or says others than before that are left out."""
+        if one.held.left_out != one.left_out:
+            one.left_out = one.held.left_out
+            if one.left_out:
+                what, reasons = "endpoints that a source says are left out", {reason for _, reason in one.left_out}
+                event(
+                    *(logger, what),
+                    level=logging.WARNING,
+                    pool=one.pool,
+                    source=one.settings.kind,
+                    count=one.held.refused,
+                    first=", ".join(address for address, _ in one.left_out),
+                    reason=", ".join(sorted(reasons)),
+                )
         stage = one.held.stage
         if stage is one.stage:
             return

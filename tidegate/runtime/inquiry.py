@@ -118,7 +118,7 @@ class Inquiry:
             prompt = TokenCount(question.prompt_tokens, CountSource.EXACT)
         else:
             prompt = await self._count(question.model, parsed.prompt)
-        question = self._led(question, prompt.tokens)
+        question, route = self._led(question, prompt.tokens)
         parsed = parsed._replace(model=question.model)
         beginning = prefix.NONE
         if parsed.texts and dispatcher.wants_prefix(question.model, question.pool):
@@ -134,17 +134,23 @@ class Inquiry:
             prefix=beginning.hashes,
             block_tokens=beginning.block_tokens,
             session=sessions.hashed(question.session),
+            route=route,
         )
 
-    def _led(self, question: Question, tokens: int) -> Question:
-        """Return the question as the routes lead it, as a chat on the usual path without headers."""
+    def _led(self, question: Question, tokens: int) -> tuple[Question, str]:
+        """Return the question as a route leads it, as a chat on the usual path without headers, and the route's name.
+
+        A split leads it to its largest side: asking takes nobody's turn.
+        """
         routes = self._routes()
         if routes is None or question.pool:
-            return question
+            return question, ""
         route = chosen(routes.possible(CHAT_PATH, CHAT, {}, question.model), tokens)
         if route is None:
-            return question
-        return msgspec.structs.replace(question, pool=route.pool, model=route.rewrite_model or question.model)
+            return question, ""
+        side = route.split.largest.rewrite_model if route.split is not None else ""
+        model = side or route.rewrite_model or question.model
+        return msgspec.structs.replace(question, pool=route.pool, model=model), route.name
 
 
 def _read(body: bytes) -> Question:

@@ -40,8 +40,7 @@ from tidegate.runtime.picked import PickedRequests
 from tidegate.runtime.reload import ConfigFile
 from tidegate.runtime.services import BindError
 from tidegate.runtime.steering import Steered
-from tidegate.telemetry import admin, status
-from tidegate.telemetry.discovery import DiscoveryCollector
+from tidegate.telemetry import admin, discovery, status
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
 from tidegate.telemetry.record import RequestRecord
@@ -89,7 +88,7 @@ class PickerPlane:
         self._watched = ConfigFile(file, config, self._adjusted)
         self._discovered = Discovered(self._declare)
         self._steered = Steered(self._discovered, self._watched.readjust)
-        self._metrics.registry.register(DiscoveryCollector(self._discovered.reports))
+        self._metrics.registry.register(discovery.DiscoveryCollector(self._discovered.reports))
 
     def reload(self) -> None:
         """Read the configuration file again (SIGHUP)."""
@@ -110,7 +109,7 @@ class PickerPlane:
             self._take_over(self._config)
             app = admin.make_app(
                 self._metrics.render,
-                lambda: sorted({*self._unready, *self._discovered.unready()}),
+                lambda: sorted({*self._unready, *self._discovered.unready(), *self._scraper.untried()}),
                 self._status,
                 explain=Inquiry.of(self._decider, routed=False).answer,
                 more=self._health.pages(),
@@ -251,4 +250,5 @@ class PickerPlane:
             uptime_seconds=time.monotonic() - self._started_at,
             reservations=len(self._fleet.ledger),
             kv_events=told_caches.described(self._told.standings()),
+            discovery=discovery.describe(self._discovered.reports()),
         )

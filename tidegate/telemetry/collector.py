@@ -21,7 +21,12 @@ class _Gauge(NamedTuple):
     value: Callable[[EndpointView], float | None]
 
 
-_UP = {Reachability.REACHABLE: 1.0, Reachability.UNREACHABLE: 0.0, Reachability.UNKNOWN: None}
+_UP = {
+    Reachability.REACHABLE: 1.0,
+    Reachability.UNREACHABLE: 0.0,
+    Reachability.UNREACHED: 0.0,
+    Reachability.UNKNOWN: None,
+}
 
 _GAUGES = (
     _Gauge("tidegate_inflight_requests", "Requests sent to the endpoint and not over.", lambda e: e.inflight_requests),

@@ -1,10 +1,12 @@
 """The sources of endpoints, as gauges: read when Prometheus asks."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from tidegate.telemetry.status import JsonObject
 
 STAGES = ("waiting", "good", "failing", "held")
 
@@ -20,6 +22,8 @@ class SourceReport(NamedTuple):
         errors: passes that failed.
         age: seconds since it was last heard well; ``None`` when it never was.
         stage: one of ``STAGES``.
+        reason: why its last pass failed; empty when it did not.
+        left_out: the first of those that are left out, each with the reason.
     """
 
     pool: str
@@ -29,6 +33,24 @@ class SourceReport(NamedTuple):
     errors: int
     age: float | None
     stage: str
+    reason: str = ""
+    left_out: Sequence[tuple[str, str]] = ()
+
+
+def describe(reports: Iterable[SourceReport]) -> list[JsonObject]:
+    """Return the sources as the status page has them."""
+    return [
+        {
+            "pool": one.pool,
+            "source": one.kind,
+            "stage": one.stage,
+            "reason": one.reason,
+            "endpoints": one.endpoints,
+            "refused": one.refused,
+            "left_out": [{"address": address, "reason": reason} for address, reason in one.left_out],
+        }
+        for one in reports
+    ]
 
 
 class DiscoveryCollector(Collector):

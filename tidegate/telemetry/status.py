@@ -18,6 +18,7 @@ def describe(
     workers: Sequence[JsonObject] = (),
     kv_events: Sequence[JsonObject] = (),
     sharing: JsonObject | None = None,
+    discovery: Sequence[JsonObject] = (),
 ) -> JsonObject:
     """Return the status page.
 
@@ -30,6 +31,7 @@ def describe(
         workers: the processes that decide, where there are several.
         kv_events: how it stands with the engines that tell what they cache.
         sharing: how it stands with what limits are shared through, where they are shared.
+        discovery: how it stands with the sources of endpoints.
     """
     return {
         "version": version,
@@ -39,6 +41,7 @@ def describe(
         "workers": list(workers),
         "kv_events": list(kv_events),
         "sharing": sharing,
+        "discovery": list(discovery),
         "pools": [
             {
                 "name": pool.name,
