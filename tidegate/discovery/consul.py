@@ -15,7 +15,7 @@ import msgspec
 
 from tidegate import addresses
 from tidegate.config_discovery import ConsulSource
-from tidegate.discovery import http, labels
+from tidegate.discovery import http, labels, nested
 from tidegate.discovery.contract import Backoff, Found, Reset, Tell, jittered
 
 SPACING_SECONDS = 1.25
@@ -70,9 +70,9 @@ def parse(text: bytes, health: str) -> Reset:
         msgspec.DecodeError: the whole is no such answer.
     """
     found: dict[str, Found] = {}
-    for raw in msgspec.json.decode(text, type=list[msgspec.Raw]):
+    for raw in nested.decode(text, list[msgspec.Raw]):
         try:
-            instance = msgspec.json.decode(raw, type=_Instance)
+            instance = nested.decode(raw, _Instance)
             rank = _rank(instance.checks or ())
             if rank > _WORST[health]:
                 continue

@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 
 from tidegate.config_discovery import KubernetesSource
-from tidegate.discovery import http, steering
+from tidegate.discovery import http, nested, steering
 from tidegate.discovery.contract import Backoff, Steered, Tell, jittered, waited
 from tidegate.discovery.kubernetes_objects import Read, Shape, Stale, Table, inference_pool, pods, slices
 
@@ -144,7 +144,8 @@ class Kubernetes:
         more = ""
         for _ in range(MAX_PAGES):
             query = {"labelSelector": selector, "limit": str(PAGE), "continue": more}
-            page = msgspec.json.decode(await self._get(session, path, query), type=_List)
+            # In a thread: where an object is nested too deeply, all of them are looked through.
+            page = await asyncio.to_thread(nested.decode, await self._get(session, path, query), _List)
             items += [bytes(item) for item in page.items or ()]
             more = page.metadata.continue_
             if not more:

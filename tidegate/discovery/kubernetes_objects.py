@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate import addresses
-from tidegate.discovery import labels
+from tidegate.discovery import labels, nested
 from tidegate.discovery.contract import Found, News, Removed, Reset, Upserted
 
 PREFIX = "tidegate.io/"
@@ -123,7 +123,7 @@ def inference_pool(text: bytes, namespace: str) -> Shape:
         msgspec.DecodeError: it is none.
         ValueError: it is in another namespace, or selects nothing or everything.
     """
-    pool = msgspec.json.decode(text, type=_InferencePool)
+    pool = nested.decode(text, _InferencePool)
     ports = tuple(port.number for port in pool.spec.target_ports[:MAX_PORTS] if 1 <= port.number <= 65535)
     chosen = pool.spec.selector.match_labels
     if pool.metadata.namespace != namespace or pool.metadata.deletion_timestamp or not (ports and chosen):
@@ -138,7 +138,7 @@ def pods(namespace: str, ports: Sequence[int]) -> Read:
     """
 
     def read(text: bytes) -> Mapping[str, Found]:
-        pod = msgspec.json.decode(text, type=_Pod)
+        pod = nested.decode(text, _Pod)
         meta, status = pod.metadata, pod.status
         ready = any(one.type == "Ready" and one.status == "True" for one in status.conditions or ())
         leaves = bool(meta.deletion_timestamp)
@@ -158,7 +158,7 @@ def slices(namespace: str, port: int | None) -> Read:
     """
 
     def read(text: bytes) -> Mapping[str, Found]:
-        one = msgspec.json.decode(text, type=_Slice)
+        one = nested.decode(text, _Slice)
         offered = [offer.port for offer in one.ports or () if offer.port and offer.protocol == "TCP"]
         if one.metadata.namespace != namespace or one.address_type not in {"IPv4", "IPv6"}:
             return {}
@@ -206,7 +206,7 @@ class Table:
         found: dict[str, Found] = {}
         for item in items:
             try:
-                uid, known = msgspec.json.decode(item, type=_Object).metadata.uid, self._read(item)
+                uid, known = nested.decode(item, _Object).metadata.uid, self._read(item)
             except (msgspec.DecodeError, ValueError):
                 continue
             self._keys[uid] = set(known)
@@ -220,12 +220,17 @@ class Table:
             Stale: it says that the watch has come to an end, such as with 410 Gone.
             msgspec.DecodeError: it is no event.
         """
-        event = msgspec.json.decode(line, type=_Event)
+        event = nested.decode(line, _Event)
         if event.type == "BOOKMARK":
             return []
         if event.type not in {"ADDED", "MODIFIED", "DELETED"}:
             raise Stale
-        meta = msgspec.json.decode(event.object, type=_Object).metadata
+        try:
+            meta = nested.decode(event.object, _Object).metadata
+        except msgspec.DecodeError:
+            if bytes(event.object)[:1] == b"{":
+                return []  # nothing says which one it is
+            raise
         version = _number(meta.resource_version)
         if version and version <= self._version:
             return []

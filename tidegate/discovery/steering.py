@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from tidegate.discovery import nested
 from tidegate.discovery.contract import Rewrite, Steering
 
 GROUPS: Final = ("llm-d.ai", "inference.networking.x-k8s.io")
@@ -103,7 +104,7 @@ def steering(namespace: str, pool: str, objectives: Iterable[bytes], rewrites: I
     known: dict[str, int] = {}
     for text in objectives:
         try:
-            objective = msgspec.json.decode(text, type=_Objective)
+            objective = nested.decode(text, _Objective)
         except msgspec.DecodeError:
             continue
         # Of one that is told in both groups, the newer group's counts.
@@ -113,7 +114,7 @@ def steering(namespace: str, pool: str, objectives: Iterable[bytes], rewrites: I
     found: dict[str, _ModelRewrite] = {}
     for text in rewrites:
         try:
-            rewrite = msgspec.json.decode(text, type=_ModelRewrite)
+            rewrite = nested.decode(text, _ModelRewrite)
         except msgspec.DecodeError:
             continue
         if ours(rewrite.metadata, rewrite.spec.pool_ref):
