@@ -116,6 +116,9 @@ class DiscoveryServer:
         error: str | None = None
         refused: ProtocolError | None = None
         try:
+            # By itself it goes out with the first response; where that write is cut short, gRPC would send it twice at
+            # the end of the call, and fail.
+            await context.send_initial_metadata(())
             await stream.serve(_reader(context), context.write)
         except* ProtocolError as group:
             refused = cast("ProtocolError", group.exceptions[0])
