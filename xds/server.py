@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import grpc
 
-from xds.events import Observe, StreamClosed
+from xds.events import Observe, Refused, StreamClosed
 from xds.groups import Groups, for_all
 from xds.response import Encoder
 from xds.services import SERVICES, Service
@@ -132,6 +132,8 @@ class DiscoveryServer:
                 self._observe(StreamClosed(number, stream.node, error))
         if isinstance(refused, UnknownNodeError):
             self.refused += 1
+            if not stream.opened:
+                self._observe(Refused(stream.node, str(refused)))
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refused))
         elif refused is not None:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refused))
