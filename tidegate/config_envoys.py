@@ -15,6 +15,9 @@ from tidegate.faults import fault, shown
 MAX_GROUPS: Final = 16
 MAX_LABELS: Final = 16
 
+MATCHED_CHARACTERS: Final = 512
+"""No pattern, and no name or text of metadata, that an Envoy is matched with is longer."""
+
 DEFAULT: Final = "default"
 """The group of those that no other takes, where they are not refused."""
 
@@ -41,8 +44,8 @@ def _pairs(value: Any) -> Any:
     if not isinstance(value, dict):
         raise fault(f"expected a mapping, not {shown(value)}")
     for name, text in value.items():
-        if not isinstance(text, str) or not name or len(name) + len(text) > 512:
-            raise fault(f"expected a text of at most 512 characters for each name, not {shown(text)}")
+        if not isinstance(text, str) or not name or len(name) + len(text) > MATCHED_CHARACTERS:
+            raise fault(f"expected a text of at most {MATCHED_CHARACTERS} characters for each name, not {shown(text)}")
     if len(value) > MAX_LABELS:
         raise fault(f"expected at most {MAX_LABELS} names")
     return tuple(sorted(value.items()))

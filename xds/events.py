@@ -37,6 +37,19 @@ class StreamClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A client was not let in: nobody takes it, or it is not who it says. Its stream was never opened.
+
+    Attributes:
+        node: the id that it gives itself.
+        reason: why, as it was told.
+    """
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pushed:
     """A response went out.
 
@@ -84,5 +97,5 @@ class Rejected:
     message: str
 
 
-DiscoveryEvent = StreamOpened | StreamClosed | Pushed | Acked | Rejected
+DiscoveryEvent = StreamOpened | StreamClosed | Refused | Pushed | Acked | Rejected
 Observe = Callable[[DiscoveryEvent], None]

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import grpc
 
-from xds.events import Observe, StreamClosed
+from xds.events import Observe, Refused, StreamClosed
 from xds.groups import Groups, for_all
 from xds.response import Encoder
 from xds.services import SERVICES, Service
@@ -116,6 +116,9 @@ class DiscoveryServer:
         error: str | None = None
         refused: ProtocolError | None = None
         try:
+            # By itself it goes out with the first response; where that write is cut short, gRPC would send it twice at
+            # the end of the call, and fail.
+            await context.send_initial_metadata(())
             await stream.serve(_reader(context), context.write)
         except* ProtocolError as group:
             refused = cast("ProtocolError", group.exceptions[0])
@@ -129,6 +132,8 @@ class DiscoveryServer:
                 self._observe(StreamClosed(number, stream.node, error))
         if isinstance(refused, UnknownNodeError):
             self.refused += 1
+            if not stream.opened:
+                self._observe(Refused(stream.node, str(refused)))
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refused))
         elif refused is not None:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refused))

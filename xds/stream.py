@@ -9,7 +9,7 @@ from protos import core_pb2, discovery_pb2
 from tidegate.config_envoys import Node
 from xds.client import Answered, Client
 from xds.events import Acked, Observe, Pushed, Rejected, StreamOpened
-from xds.groups import Groups, introduced
+from xds.groups import Groups, TooMuchSaidError, introduced, shown
 from xds.response import Encoder, next_offer, up_to_date
 from xds.snapshot import Snapshot
 from xds.standing import Parked, Standing
@@ -41,8 +41,8 @@ class Stream:
     """Serves one client until it leaves.
 
     Attributes:
-        node: how the client names itself.
-        opened: it has said so.
+        node: how the client names itself, as much of it as is shown.
+        opened: it has said so, and is served.
         must_be: the name that it must have; empty for any.
     """
 
@@ -71,6 +71,7 @@ class Stream:
         self.group = ""
         self.opened = False
         self._said = Node("")
+        self._introduced = False
         self.must_be = ""
         self._number = number
         self.incremental = incremental
@@ -207,20 +208,26 @@ class Stream:
     def _introduce(self, node: core_pb2.Node) -> None:
         """Take note of who it is, which the first request says."""
         if not self.opened:
+            self.node = shown(node.id)
             if self.must_be not in {"", node.id}:
                 raise NotThatNodeError("the certificate is another node's")
-            self.opened, self.node, self._said = True, node.id, introduced(node)
+            try:
+                self._said = introduced(node)
+            except TooMuchSaidError:
+                raise ProtocolError("too much metadata of the node") from None
+            self._introduced = True
             self._find_group()
-            self._observe(StreamOpened(self._number, node.id, self._client.incremental, self.group))
             self._check_group()
+            self.opened = True
+            self._observe(StreamOpened(self._number, self.node, self._client.incremental, self.group))
 
     def _find_group(self) -> None:
         """Find out in which group the client is, once it is known who it is and what groups there are."""
-        if self.opened and self._groups is not None:
+        if self._introduced and self._groups is not None:
             self.group = self._groups.group_of(self._said) or ""
 
     def _check_group(self) -> None:
         """Refuse a client that is in no group: it keeps what it has, and hears why it gets nothing."""
-        if self.opened and self._groups is not None and self._snapshot is None:
-            said = f"{self._said.id!r} (cluster {self._said.cluster!r})"[:MAX_MESSAGE_CHARACTERS]
+        if self._introduced and self._groups is not None and self._snapshot is None:
+            said = f"{self.node!r} (cluster {self._said.cluster!r})"[:MAX_MESSAGE_CHARACTERS]
             raise UnknownNodeError(f"no group of Envoys takes the node {said}")

@@ -6,17 +6,20 @@ import grpc
 import pytest
 from envoy_data_plane.envoy.config.listener.v3 import Listener
 from envoy_data_plane.envoy.config.route.v3 import RouteConfiguration
+from hypothesis import given
+from hypothesis import strategies as st
 
+from protos import core_pb2
 from protos.discovery_pb2 import DeltaDiscoveryRequest
 from tests.ports import free_port
 from tests.xds.fleets import pool
 from tests.xds.test_server import Call, call, receive, serving, until
 from tests.xds.wire import fleet
 from tidegate.config import Config
-from tidegate.config_envoys import Node
+from tidegate.config_envoys import Match, Node
 from xds import build, fail_open
-from xds.events import DiscoveryEvent, StreamClosed
-from xds.groups import Groups
+from xds.events import DiscoveryEvent, Refused
+from xds.groups import Groups, introduced
 from xds.server import DiscoveryServer
 from xds.type_urls import CLUSTER, ENDPOINT, LISTENER, ROUTE
 
@@ -129,7 +132,7 @@ async def test_a_client_in_no_group_is_told_so_and_sent_nothing() -> None:
         assert await stream.code() is grpc.StatusCode.PERMISSION_DENIED
         said = "no group of Envoys takes the node 'stranger' (cluster '')"
         assert await stream.details() == said
-    assert [event.error for event in seen if isinstance(event, StreamClosed)] == [said]
+    assert seen == [Refused("stranger", said)]
     assert server.refused == 1
 
 
@@ -183,3 +186,52 @@ async def test_what_is_no_text_in_the_metadata_of_a_node_says_nothing(said: dict
         await receive(stream)
         stream.cancel()
     assert found == [Node("1", "x", {"role": "sidecar"})]
+
+
+@given(
+    text=st.sampled_from(["a", "ä", "ab"]).flatmap(lambda part: st.integers(0, 600).map(lambda times: part * times)),
+    pattern=st.sampled_from(["a", "ä", "ab"]).flatmap(lambda part: st.integers(1, 127).map(lambda times: part * times)),
+    star=st.booleans(),
+)
+def test_what_is_kept_of_a_node_is_matched_as_the_whole_is(text: str, pattern: str, star: bool) -> None:
+    said = core_pb2.Node(id=text, cluster=text)
+    said.metadata.fields["role"].string_value = text
+    whole = Node(text, text, {"role": text})
+    for match in (
+        Match(id=f"{pattern}*" if star else pattern),
+        Match(cluster=f"{pattern}*" if star else pattern),
+        Match.model_validate({"metadata": {"role": pattern}}),
+    ):
+        assert match.takes(introduced(said)) == match.takes(whole)
+
+
+async def test_a_long_name_is_shown_cut_and_matched_whole() -> None:
+    seen: list[DiscoveryEvent] = []
+    server = DiscoveryServer(seen.append)
+    long = "x" * 2_000_000
+    cut = "x" * 255 + "…"
+    server.publish_groups(Groups(two().snapshots, lambda node: "edge" if node.cluster == "edge" else None))
+    async with serving(server, free_port()) as channel:
+        taken, refused = call(channel), call(channel)
+        await ask(taken, long, "edge")
+        await ask(refused, long, long)
+        await receive(taken)
+        assert await refused.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert len(await refused.details() or "") < 1100
+        assert [one.node for one in server.standings()] == [cut]
+        taken.cancel()
+    assert {event.node for event in seen} == {cut}
+    assert len(repr(seen)) < 20_000
+
+
+async def test_a_node_that_says_too_much_of_itself_is_told_so() -> None:
+    server = DiscoveryServer(lambda _: None)
+    server.publish(fleet({"a": "1"}))
+    request = DeltaDiscoveryRequest(type_url=ENDPOINT)
+    for number in range(1001):
+        request.node.metadata.fields[f"{number}"].string_value = "x"
+    async with serving(server, free_port()) as channel:
+        stream = call(channel)
+        await stream.write(request.SerializeToString())
+        assert await stream.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert await stream.details() == "too much metadata of the node"

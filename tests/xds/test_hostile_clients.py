@@ -1,5 +1,6 @@
 """What comes to the discovery port that no Envoy sends: refused, and nobody else is the worse for it."""
 
+import contextlib
 from typing import Any
 
 import grpc
@@ -11,7 +12,7 @@ from tests.xds.test_server import ask, call, receive, serving
 from tests.xds.wire import fleet
 from xds.server import DiscoveryServer
 from xds.services import SERVICES
-from xds.type_urls import ENDPOINT
+from xds.type_urls import CLUSTER, ENDPOINT
 
 
 def _field(number: int, content: bytes) -> bytes:
@@ -76,3 +77,24 @@ async def test_nothing_is_told_but_on_streams(method: str) -> None:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await fetch(b"", timeout=20)
             assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("last", [b"", b"\xff" * 10], ids=["nothing more", "what cannot be parsed"])
+async def test_a_client_that_ends_before_its_first_response_is_answered_and_nothing_is_logged(
+    last: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = DiscoveryServer(lambda _: None)
+    server.publish(fleet({f"a{number}": "1" * 1000 for number in range(1000)}))
+    wanted = DeltaDiscoveryRequest(type_url=CLUSTER).SerializeToString()
+    async with serving(server, free_port()) as channel:
+        for _ in range(10):
+            stream = call(channel)
+            await stream.write(wanted)
+            if last:
+                await stream.write(last)
+            await stream.done_writing()
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                while await stream.read() is not grpc.aio.EOF:
+                    pass
+            assert await stream.code() is (grpc.StatusCode.INVALID_ARGUMENT if last else grpc.StatusCode.OK)
+    assert caplog.records == []

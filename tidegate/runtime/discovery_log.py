@@ -4,8 +4,11 @@ import logging
 
 from tidegate.telemetry.log import event
 from tidegate.telemetry.metrics import Metrics
-from xds.events import Acked, DiscoveryEvent, Pushed, Rejected, StreamClosed, StreamOpened
+from xds.events import Acked, DiscoveryEvent, Pushed, Refused, Rejected, StreamClosed, StreamOpened
 from xds.type_urls import short
+
+MAX_SAID = 1000
+"""Nodes whose refusal is said, once each. They try again for ever; ``tidegate_xds_refused_streams_total`` goes on."""
 
 logger = logging.getLogger("tidegate.xds")
 
@@ -16,11 +19,15 @@ class DiscoveryLog:
     def __init__(self, metrics: Metrics) -> None:
         """Count into ``metrics``."""
         self._metrics = metrics
+        self._refused: set[str] = set()
 
     def __call__(self, happened: DiscoveryEvent) -> None:
         """Take note of one event."""
         match happened:
+            case Refused():
+                self._turned_away(happened)
             case StreamOpened():
+                self._refused.discard(happened.node)
                 self._metrics.xds_opened()
                 group = happened.group or "-"
                 event(logger, "envoy connected", node=happened.node, group=group, delta=happened.incremental)
@@ -45,3 +52,12 @@ class DiscoveryLog:
                     names=", ".join(happened.versions),
                     reason=happened.message,
                 )
+
+    def _turned_away(self, refused: Refused) -> None:
+        if refused.node in self._refused or len(self._refused) > MAX_SAID:
+            return
+        self._refused.add(refused.node)
+        if len(self._refused) > MAX_SAID:
+            event(logger, "too many nodes are refused to name them, they are only counted", level=logging.ERROR)
+        else:
+            event(logger, "envoy refused", level=logging.ERROR, node=refused.node, reason=refused.reason)
