@@ -102,6 +102,7 @@ class Turnaway(NamedTuple):
         estimate: how many seconds it would wait (still), as far as can be said; ``None`` is unknown.
         position: the place in the queue that it had, or would have; 1 is the next to go.
         retry_seconds: after how many whole seconds another try makes sense.
+        deserted: no endpoint of the pool can be reached, so that there is nobody who could have room.
     """
 
     pool: str
@@ -109,6 +110,7 @@ class Turnaway(NamedTuple):
     estimate: float | None
     position: int
     retry_seconds: int
+    deserted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
