@@ -31,6 +31,8 @@ _SAID: Final[Mapping[Why, tuple[int, str]]] = {
     Why.STOPPING: (503, "This process ends, and another one takes requests."),
 }
 
+_DESERTED: Final = "This request has waited for as long as it may, and no endpoint is there."
+
 
 def is_batch(
     headers: Mapping[str, str], passage: Passage | None, objectives: Mapping[str, int] = NO_OBJECTIVES
@@ -83,6 +85,8 @@ def _priority(text: str | None, otherwise: int) -> int:
 def turned_away(outcome: Turnaway) -> ApiError:
     """Return what the client of a request is told that does not go."""
     status, said = _SAID[outcome.why]
+    if outcome.why is Why.EXPIRED and outcome.deserted:
+        said = _DESERTED
     estimate = None if outcome.estimate is None else round(outcome.estimate, 1)
     return ApiError(
         status,

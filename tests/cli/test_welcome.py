@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestServer
 from tests.ports import free_port
 from tidegate.cli import _welcome
 from tidegate.config import Config
+from tidegate.config_tls import ListenerTls
 from tidegate.runtime import demo
 
 FILE = Path("fleet.yaml")
@@ -96,3 +97,17 @@ def test_a_large_fleet_does_not_fill_the_screen() -> None:
     of = config(*(f"10.0.{number}.1:8000" for number in range(100)))
     assert "and 80 more" in (text := _welcome.text(of, FILE, "qwen", simulated=False))
     assert text.count("\n") < 40
+
+
+def test_over_tls_the_commands_say_what_has_to_be_trusted_and_shown() -> None:
+    files = {"certificate": "/e/tls.crt", "key": "/e/tls.key", "read_by": "envoy"}
+    for more, shown in ({}, False), ({"client_ca": "/e/ca.crt", "client_certificate": "required"}, True):
+        of = config("10.0.0.1:8000")
+        tls = ListenerTls.model_validate({**files, **more})
+        of = of.model_copy(update={"listener": of.listener.model_copy(update={"tls": tls})})
+        text = _welcome.text(of, FILE, "qwen", simulated=False)
+        assert "with the authority of /e/tls.crt in place of CA.pem" in text
+        asks = re.findall(r"^  (curl .* -d .*)$", text, re.MULTILINE)
+        assert len(asks) == 2
+        assert all(" --cacert CA.pem " in ask and " https://127.0.0.1:8080/v1/" in ask for ask in asks)
+        assert all((" --cert CLIENT.pem --key CLIENT.key " in ask) is shown for ask in asks)

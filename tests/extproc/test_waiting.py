@@ -221,6 +221,13 @@ def test_an_unknown_wait_is_told_as_unknown() -> None:
     assert error["estimated_wait_seconds"] is None
 
 
+def test_who_waited_in_vain_is_told_whether_anybody_was_there() -> None:
+    full, nobody = turnaway(Why.EXPIRED), turnaway(Why.EXPIRED)._replace(deserted=True)
+    said = [json.loads(turned_away(one).body())["error"]["message"] for one in (full, nobody)]
+    assert ["no endpoint had room" in one for one in said] == [True, False]
+    assert "no endpoint is there" in said[1]
+
+
 OBJECTIVES = {"batch": -10, "urgent": 50}
 
 

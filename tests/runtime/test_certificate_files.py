@@ -138,3 +138,19 @@ def test_what_is_no_longer_named_is_no_longer_followed(scene: Scene) -> None:
     files.follow([], AT)
     assert files.look(contents, AT) == []
     assert files.contents() == []
+
+
+def test_what_was_spoilt_and_is_put_back_as_it_was_is_said_to_be_well(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    good = scene.certificate.read_bytes()
+    scene.certificate.write_bytes(b"nothing of the kind")
+    scene.settle()
+    scene.certificate.write_bytes(good)
+    assert not scene.settle(), "nothing else is in force than before"
+    assert scene.followed.standing().refused == ""
+    assert [record.getMessage() for record in caplog.records] == [
+        "certificates are not taken over, the last good ones go on",
+        "certificates can be used again, and are those in force",
+    ]

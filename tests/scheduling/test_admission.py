@@ -371,8 +371,8 @@ def test_what_waits_is_summed_by_class() -> None:
     pool.ask(now=2.0, size=5)
     pool.ask(now=3.0, priority=-1, size=7)
     interactive, batch = pool.admission.standings(4.0)
-    assert interactive[2:] == (2, 220, 15, 3.0, 0)
-    assert batch[1:] == (True, 1, 110, 7, 1.0, 0)
+    assert interactive[2:7] == (2, 220, 15, 3.0, 0)
+    assert batch[1:7] == (True, 1, 110, 7, 1.0, 0)
 
 
 def test_a_request_that_waits_already_is_a_fault() -> None:

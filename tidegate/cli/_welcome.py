@@ -10,6 +10,7 @@ import aiohttp
 import msgspec
 
 from tidegate.config import Config
+from tidegate.config_tls import ListenerTls
 from tidegate.runtime import demo
 from tidegate.runtime.local_stack import url
 
@@ -67,9 +68,12 @@ def text(config: Config, config_file: Path, model: str, *, simulated: bool) -> s
     discovery = url(control.address, control.xds_port).removeprefix("http://")
     decisions = ", ".join(url(control.address, port).removeprefix("http://") for port in control.ports)
     with_log = (", access log", "") if control.access_log_port == control.xds_port else ("", ", access log")
-    ask = f"{clients}/v1/chat/completions -H 'content-type: application/json' -d"
+    ask = f"{_trust(listener.tls)}{clients}/v1/chat/completions -H 'content-type: application/json' -d"
     body = {"model": model, "max_tokens": 32, "messages": [{"role": "user", "content": "hello"}]}
-    try_them = "Try:" if model != PLACEHOLDER else f"Try, with the name of a model in place of {PLACEHOLDER}:"
+    missing = [f"the name of a model in place of {PLACEHOLDER}"] if model == PLACEHOLDER else []
+    if listener.tls is not None:
+        missing.append(f"the authority of {listener.tls.certificate} in place of CA.pem")
+    try_them = f"Try, with {' and '.join(missing)}:" if missing else "Try:"
     return "\n".join(
         [
             "",
@@ -89,6 +93,14 @@ def text(config: Config, config_file: Path, model: str, *, simulated: bool) -> s
             "",
         ]
     )
+
+
+def _trust(tls: ListenerTls | None) -> str:
+    """Return the options by which curl trusts the listener, and shows a certificate where one is required."""
+    if tls is None:
+        return ""
+    required = tls.client_ca is not None and tls.client_certificate == "required"
+    return "--cacert CA.pem " + ("--cert CLIENT.pem --key CLIENT.key " if required else "")
 
 
 def _endpoints(config: Config, *, simulated: bool) -> list[str]:

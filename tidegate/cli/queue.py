@@ -7,8 +7,15 @@ import msgspec
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tidegate.cli._admin import ask, width_for_pipes
+
+
+class _Waits(msgspec.Struct):
+    tenant: str
+    priority: int
+    requests: int
 
 
 class _Class(msgspec.Struct):
@@ -17,6 +24,7 @@ class _Class(msgspec.Struct):
     tokens: int
     bytes: int
     oldest_seconds: float
+    waiting: list[_Waits] = []
 
 
 class _Queue(msgspec.Struct):
@@ -34,7 +42,10 @@ class _Page(msgspec.Struct):
 @click.option("--admin", default="127.0.0.1:9090", show_default=True, metavar="HOST:PORT", help="The admin address.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as it came.")
 def command(admin: str, as_json: bool) -> None:
-    """Print what waits in a running control plane, by pool and class; exit with status 1 when it cannot be asked."""
+    """Print what waits in a running control plane, by pool and class, and whose it is.
+
+    Exit with status 1 when it cannot be asked.
+    """
     body, page = ask(admin, "/queue", _Page)
     if as_json:
         click.echo(json.dumps(json.loads(body), indent=2))
@@ -61,3 +72,22 @@ def command(admin: str, as_json: bool) -> None:
     console = Console()
     width_for_pipes(console)
     console.print(table)
+    if any(one.waiting for queue in page.queues for one in queue.classes):
+        console.print(_askers(page))
+
+
+def _askers(page: _Page) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    for heading in ("pool", "class", "tenant"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("priority", "requests"):
+        table.add_column(heading, no_wrap=True, justify="right")
+    for queue in page.queues:
+        for one in queue.classes:
+            for waits in one.waiting:
+                cells = (queue.pool, one.name, waits.tenant or "-", str(waits.priority), str(waits.requests))
+                # As Text: rich would take brackets for markup.
+                table.add_row(*map(Text, cells))
+            if (others := one.requests - sum(waits.requests for waits in one.waiting)) and one.waiting:
+                table.add_row(queue.pool, one.name, "others", "", str(others))
+    return table

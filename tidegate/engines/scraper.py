@@ -31,7 +31,8 @@ FIRST_SCRAPE_WITHIN = 0.2
 """Seconds over which the first scrapes of new endpoints are spread, where the interval is not shorter still."""
 
 TRIED_WITHIN = 2.0
-"""Seconds that a start waits for each endpoint to be tried once, at the most: what refuses connections is known then."""
+"""Seconds that a start waits, at the most, for each endpoint to be tried once: who refuses connections is known then,
+and gets no request."""
 
 FAULTS_SAID_EVERY = 60.0
 """Seconds between two log lines about faults of our own, which strike many endpoints at once and come and go: out of

@@ -21,6 +21,10 @@ class Reachability(enum.Enum):
     UNREACHABLE = "unreachable"
 
 
+NOT_THERE = frozenset({Reachability.UNREACHABLE, Reachability.UNREACHED})
+"""Who did not answer when last tried, several times or ever."""
+
+
 class ConnectionRecord:
     """Counts failed connections in a row."""
 

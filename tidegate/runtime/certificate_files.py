@@ -69,9 +69,12 @@ class Followed:
         stands_still, self._seen = found == self._seen, found
         if found == self._judged or not (stands_still or self.value is None):
             return False
-        before = self.value
+        before, refused = self.value, self.refused
         self._judge(found, now)
         if self.value == before:
+            if refused and not self.refused:
+                said = "certificates can be used again, and are those in force"
+                event(logger, said, name=self.source.name, serial=self._serial())
             return False
         event(logger, "certificates are taken over", name=self.source.name, serial=self._serial())
         return True

@@ -37,7 +37,10 @@ class XdsClients(Part, Collector):
     def collect(self) -> list[Metric]:
         """Return how many clients are behind, and how much they refused."""
         standings = self._discovery.standings()
-        behind = GaugeMetricFamily("tidegate_xds_clients_behind", "Envoys that have not applied all that they should.")
+        behind = GaugeMetricFamily(
+            "tidegate_xds_clients_behind",
+            "Envoys that have not applied all that they should; what one has refused and is parked does not count.",
+        )
         behind.add_metric([], float(sum(not one.up_to_date for one in standings)))
         parked = GaugeMetricFamily(
             "tidegate_xds_parked",

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 
 from tidegate.fleet.capacity import capacity
+from tidegate.fleet.health import NOT_THERE
 from tidegate.fleet.state import Fleet
 from tidegate.scheduling.bands import Waiting
 from tidegate.scheduling.dispatch import Decision, Dispatcher, Refusal, RefusalReason
@@ -229,7 +230,13 @@ class Admission:
     def _expire(self, line: Line, now: float) -> None:
         for waiting in line.queue.expire(now):
             line.left(now)
-            self._over.append(Over(self._places.pop(waiting.id), line.turned_away(waiting, Why.EXPIRED, now)))
+            outcome = line.turned_away(waiting, Why.EXPIRED, now)._replace(deserted=self._is_deserted(line.pool, now))
+            self._over.append(Over(self._places.pop(waiting.id), outcome))
+
+    def _is_deserted(self, pool: str, now: float) -> bool:
+        """Return whether none of the endpoints of ``pool`` can be reached."""
+        endpoints = self._fleet.view(pool, now).endpoints if pool in self._fleet.pools else ()
+        return all(one.ejected or one.reachability in NOT_THERE for one in endpoints)
 
     def _learn(self, line: Line, now: float, request: InferenceRequest | None) -> None:
         """Learn how large the endpoints are, and how fast they should be with requests such as ``request``."""

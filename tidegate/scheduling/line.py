@@ -2,6 +2,7 @@
 
 import enum
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -102,6 +103,7 @@ class Turnaway(NamedTuple):
         estimate: how many seconds it would wait (still), as far as can be said; ``None`` is unknown.
         position: the place in the queue that it had, or would have; 1 is the next to go.
         retry_seconds: after how many whole seconds another try makes sense.
+        deserted: no endpoint of the pool can be reached, so that there is nobody who could have room.
     """
 
     pool: str
@@ -109,6 +111,7 @@ class Turnaway(NamedTuple):
     estimate: float | None
     position: int
     retry_seconds: int
+    deserted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,18 @@ class Over(NamedTuple):
     outcome: Decision | Refusal | Turnaway
 
 
+MAX_ASKERS = 10
+"""Of those who wait, so many tenants with their priorities are told; of more, only the number of requests."""
+
+
+class Waits(NamedTuple):
+    """Requests of one tenant and priority that wait; the tenant is empty where nobody knows it."""
+
+    tenant: str
+    priority: int
+    requests: int
+
+
 class Standing(NamedTuple):
     """What waits for one pool, of one class.
 
@@ -151,6 +166,7 @@ class Standing(NamedTuple):
         bytes: their bodies'.
         oldest_seconds: for how long the oldest has waited; 0 where nothing waits.
         kept: places that the least important leave free in the pool now.
+        askers: whose they are: those with the most, ``MAX_ASKERS`` of them at the most.
     """
 
     pool: str
@@ -160,6 +176,7 @@ class Standing(NamedTuple):
     bytes: int
     oldest_seconds: float
     kept: int = 0
+    askers: tuple[Waits, ...] = ()
 
 
 class Line:
@@ -284,6 +301,7 @@ class Line:
 
 def standing(line: Line, waiting: list[Waiting], now: float, *, batch: bool) -> Standing:
     """Return the sum of what is ``waiting`` in ``line`` at ``now`` (seconds)."""
+    asking = Counter((one.tenant, one.priority) for one in waiting)
     return Standing(
         line.pool,
         batch,
@@ -292,4 +310,5 @@ def standing(line: Line, waiting: list[Waiting], now: float, *, batch: bool) -> 
         sum(one.bytes for one in waiting),
         max((now - one.arrived for one in waiting), default=0.0),
         line.room.claim.kept,
+        tuple(Waits(*whose, requests) for whose, requests in asking.most_common(MAX_ASKERS)),
     )

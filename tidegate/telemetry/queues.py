@@ -111,6 +111,7 @@ def describe(standings: Sequence[Standing], rate: Callable[[str], float | None])
                 "tokens": one.tokens,
                 "bytes": one.bytes,
                 "oldest_seconds": round(one.oldest_seconds, 3),
+                "waiting": [waits._asdict() for waits in one.askers],
             }
         )
     return {

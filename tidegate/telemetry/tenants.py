@@ -29,7 +29,10 @@ class TenantFigures:
         """Export to ``registry``; ``left`` is asked at each scrape."""
         registry.register(_Budgets(left))
         self._requests = FastCounter(
-            "tidegate_tenant_requests_total", "Requests that were let in.", ("tenant",), registry=registry
+            "tidegate_tenant_requests_total",
+            "Requests that the limits let in; the queue may still refuse them.",
+            ("tenant",),
+            registry=registry,
         )
         self._tokens = FastCounter(
             "tidegate_tenant_tokens_total",
