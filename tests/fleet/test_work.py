@@ -268,11 +268,13 @@ def test_what_was_there_while_it_was_ejected_teaches_nothing_of_its_speed() -> N
         fleet.apply(RequestReserved(reservation(f"stuck {number}", prompt=4000)), now)
     fleet.apply(EvidenceReported(A, FROZEN), now + 10.0)
     assert seen(fleet, A, now + 10.0).ejected
-    fleet.apply(RequestEnded("stuck 0", **SLOW), now + 11.0)
+    fleet.apply(RequestEnded("stuck 0", failed=True), now + 11.0)
+    assert seen(fleet, A, now + 11.0).failing > 0.1
     fleet.apply(EvidenceReported(A, Evidence("progress", Verdict.SOUND)), now + 50.0)
     for second in range(51, 90):
         fleet.apply(TimePassed(), now + second)
-    assert not seen(fleet, A, now + 90.0).ejected
+    back = seen(fleet, A, now + 90.0)
+    assert (back.ejected, back.failing) == (False, 0.0)
     for number in range(1, 6):
         fleet.apply(RequestEnded(f"stuck {number}", **SLOW), now + 90.0 + number)
     assert {seen(fleet, one, now + 100.0).pace for one in (A, B, C)} == {before}

@@ -258,8 +258,12 @@ class Work:
         self.trusted_from = now
 
     def came_back(self, now: float) -> None:
-        """Take in that it gets requests again at ``now``, having been ejected: how fast it is has to be seen anew."""
+        """Take in that it gets requests again at ``now``, having been ejected: how it is has to be seen anew.
+
+        What failed there before has had its consequence; a small share of failures still would keep all away for long.
+        """
         self.distrust(now)
+        self._failing = 0.0
         self.rates.forget()
 
     def restarted(self) -> None:
