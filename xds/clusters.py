@@ -28,7 +28,7 @@ NO_LIMIT = 100_000
 """Circuit breakers stay open: how much an endpoint may take is decided before Envoy is asked to send it."""
 
 RETRY_BUDGET = cluster.CircuitBreakersThresholdsRetryBudget(
-    budget_percent=envoy_type.Percent(value=20), min_retry_concurrency=3
+    budget_percent=envoy_type.Percent(value=20), min_retry_concurrency=10
 )
 """Retries under way, as a share of the requests under way in a pool. When all its engines fail, retries must not be
 what keeps them down."""

@@ -142,7 +142,7 @@ def test_attempts_follow_the_order_that_the_decision_names(stack: Stack, engines
 
 
 def test_when_all_engines_fail_retries_keep_to_their_budget(stack: Stack, engines: list[FailingEngine]) -> None:
-    """20 % of the requests under way, and never fewer than three."""
+    """20 % of the requests under way, and never fewer than ten."""
     for engine in engines:
         engine.pause = 0.1
     before = sum(engine.seen["unavailable"] for engine in engines)

@@ -204,6 +204,7 @@ FED_BY_TROUBLE = {
     *("failed_open_total", "retries_total", "failovers_total", "xds_nacks_total", "config_reloads_total"),
     *("reservations_expired_total", "access_log_malformed_total", "answers_read_in_part_total"),
     *("reasoning_tokens_total", "failed_attempts_total", "quarantines_total", "endpoint_health_transitions_total"),
+    "xds_refused_streams_total",
 }
 """Counters that a fleet in good health, of engines that do not reason, leaves at zero or does not have yet."""
 FED_BY_CONFIGURATION = {
@@ -212,6 +213,7 @@ FED_BY_CONFIGURATION = {
     *("tenant_refusals_total", "unauthenticated_total", "endpoint_vram_room_tokens", "engine_check_duration_seconds"),
     *("queue_entered_total", "queue_left_total", "queue_requests", "queue_wait_seconds"),
     *("queue_estimate_error_seconds", "rollout_changes_total", "rollout_phase", "rollout_share"),
+    *("certificate_refused", "certificate_expiry_timestamp_seconds"),
 }
 """What is counted of sources of endpoints, of engines that tell what they cache, of tenants, GPU agents, checks that
 ask, queues and rollouts: here are none."""

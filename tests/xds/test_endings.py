@@ -37,7 +37,7 @@ def test_retries_are_a_share_of_the_requests() -> None:
     assert thresholds.max_retries is None
     assert thresholds.retry_budget is not None
     assert thresholds.retry_budget.budget_percent is not None
-    assert (thresholds.retry_budget.budget_percent.value, thresholds.retry_budget.min_retry_concurrency) == (20, 3)
+    assert (thresholds.retry_budget.budget_percent.value, thresholds.retry_budget.min_retry_concurrency) == (20, 10)
 
 
 def test_what_attempts_said_is_not_for_clients() -> None:
