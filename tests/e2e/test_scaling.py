@@ -15,6 +15,8 @@ from tests.ports import free_port
 
 CLIENTS = 24
 PATIENCE = 60.0
+PRE_STOP_SECONDS = 1.0
+"""Half of a fleet that closed its ports in the moment in which it is marked could be all that a request may try."""
 
 
 def eight(loading: Sequence[int] = ()) -> list[StreamingEngine]:
@@ -69,7 +71,8 @@ def test_a_fleet_of_pods_that_grows_to_eight_and_loses_half_of_them_loses_no_req
         api.put(PODS, *(made(engine, more) for engine in pods))
 
     async def leave(engine: StreamingEngine) -> None:
-        """Do as the kubelet does: SIGTERM as soon as the pod is marked; it is gone when its engine has ended."""
+        """Do as the kubelet does: wait in the pod's ``preStop``, then SIGTERM; it is gone when its engine has ended."""
+        await asyncio.sleep(PRE_STOP_SECONDS)
         await engine.terminate()
         api.delete(PODS, names[engine.address])
 
