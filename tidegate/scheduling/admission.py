@@ -115,7 +115,8 @@ class Admission:
             arrived=now,
             deadline=min(now + line.may_wait(asker.priority), asker.until),
         )
-        if not line.queue and (outcome := self._decided(line, request, asker.priority, now)) is not None:
+        alone = not line.queue
+        if alone and (outcome := self._decided(line, request, asker.priority, now)) is not None:
             return outcome
         position, estimate = line.standing(waiting, now)
         # Only what was seen is reason enough to turn somebody away who might be served in time.
@@ -129,7 +130,7 @@ class Admission:
             return line.turned_away(waiting, Why.TENANT_FULL if offer.refused in TENANT_BOUNDS else Why.FULL, now)
         place = self._places[waiting.id] = Place(request, waiting, estimate, position)
         line.entered(now)
-        if line.queue.next(now) is waiting:
+        if not alone and line.queue.next(now) is waiting:
             self._dispatch(line, now)
             if waiting.id not in self._places:
                 at = next(at for at, over in enumerate(self._over) if over.place is place)
